@@ -1,0 +1,1 @@
+"""From kernel sources to builds, and from builds to a published kernel."""

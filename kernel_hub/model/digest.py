@@ -1,0 +1,136 @@
+"""Digests of bytes and manifests of trees.
+
+The metadata digest of the ecosystem (repository format, section c) lists, for one build, every file's digest as standard
+base64 with padding, keys sorted by UTF-8 bytes. Excluded: the top-level `metadata.json` and `metadata.json.sigstore`, any
+path with a `__pycache__` component, and the extension `.pyc` exactly (a file named `.pyc`, or ending `.PYC`, is listed).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import Protocol
+
+from kernel_hub.errors import InvalidDocumentError
+
+
+class DigestAlgorithm(StrEnum):
+    """The algorithms that metadata may name."""
+
+    SHA256 = "sha256"
+    SHA512 = "sha512"
+
+
+class Hasher(Protocol):
+    """What `hashlib` objects offer and this package uses."""
+
+    def update(self, data: bytes, /) -> None: ...
+
+    def digest(self) -> bytes: ...
+
+    def hexdigest(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Digest:
+    """The digest of some bytes under one algorithm."""
+
+    algorithm: DigestAlgorithm
+    value: bytes
+
+    def __post_init__(self) -> None:
+        expected_bytes = hashlib.new(self.algorithm.value, usedforsecurity=False).digest_size
+        if len(self.value) != expected_bytes:
+            raise InvalidDocumentError(
+                "digest", f"{self.algorithm.value} has {expected_bytes} bytes, this one {len(self.value)}"
+            )
+
+    @classmethod
+    def of(cls, content: bytes, algorithm: DigestAlgorithm = DigestAlgorithm.SHA256) -> Digest:
+        """The digest of `content`."""
+        return cls(algorithm, hashlib.new(algorithm.value, content).digest())
+
+    @classmethod
+    def from_base64(cls, algorithm: DigestAlgorithm, text: str) -> Digest:
+        """Read the form that metadata uses: standard base64 with padding.
+
+        Raises:
+            InvalidDocumentError: If the text is not that, or of the wrong length.
+        """
+        try:
+            value = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise InvalidDocumentError("digest", f"{text!r} is not base64") from error
+        return cls(algorithm, value)
+
+    @classmethod
+    def parse(cls, text: str) -> Digest:
+        """Read `sha256:<hex>`, the inverse of `str`.
+
+        Raises:
+            InvalidDocumentError: If the text is not that.
+        """
+        name, _, digits = text.partition(":")
+        try:
+            return cls(DigestAlgorithm(name), bytes.fromhex(digits))
+        except ValueError as error:
+            if isinstance(error, InvalidDocumentError):
+                raise
+            raise InvalidDocumentError("digest", f"{text!r} is not of the form 'sha256:<hex>'") from error
+
+    @property
+    def base64(self) -> str:
+        """The form that metadata uses."""
+        return base64.b64encode(self.value).decode("ascii")
+
+    @property
+    def hex(self) -> str:
+        """Lower-case hexadecimal digits, without the algorithm."""
+        return self.value.hex()
+
+    def __str__(self) -> str:
+        return f"{self.algorithm.value}:{self.hex}"
+
+
+def covers(path: str) -> bool:
+    """Whether a manifest lists the file at `path` (inside the build, '/' separated)."""
+    if path in ("metadata.json", "metadata.json.sigstore"):
+        return False
+    parts = PurePosixPath(path)
+    return "__pycache__" not in parts.parts and parts.suffix != ".pyc"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The digests of a tree's files, by path inside the tree ('/' separators), in order of their UTF-8 bytes."""
+
+    algorithm: DigestAlgorithm
+    files: Mapping[str, Digest]
+
+    def __post_init__(self) -> None:
+        ordered = dict(sorted(self.files.items(), key=lambda item: item[0].encode("utf-8")))
+        object.__setattr__(self, "files", MappingProxyType(ordered))
+
+    def tree_digest(self) -> Digest:
+        """One digest for the whole tree, over length-prefixed paths and digests, so that no two trees run together."""
+        return tree_digest(self.files.items())
+
+
+def tree_digest(files: Iterable[tuple[str, Digest]]) -> Digest:
+    """SHA-256 over `path length, path, digest length, digest` of each file, in order of the paths' UTF-8 bytes.
+
+    Lengths are 8-byte big-endian, so (`a`, `bc`) and (`ab`, `c`) differ.
+    """
+    hasher = hashlib.sha256()
+    for path, digest in sorted(files, key=lambda item: item[0].encode("utf-8")):
+        for part in (path.encode("utf-8"), digest.algorithm.value.encode("ascii"), digest.value):
+            hasher.update(struct.pack(">Q", len(part)))
+            hasher.update(part)
+    return Digest(DigestAlgorithm.SHA256, hasher.digest())

@@ -1,0 +1,1 @@
+"""A registry folder behind the HTTP API of the Hugging Face Hub."""
