@@ -8,9 +8,8 @@ exist, `FetchError` for what cannot be reached, and `InvalidDocumentError` for a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
 from kernel_hub.model.requirement import RepoId, version_of_branch
@@ -55,7 +54,7 @@ class Refs:
     """Branches and tags of a repository, each with the commit it points at."""
 
     branches: Mapping[str, str]
-    tags: Mapping[str, str] = MappingProxyType({})
+    tags: Mapping[str, str] = field(default_factory=dict)
 
     def versions(self) -> dict[int, str]:
         """Commits of the version branches `v<N>`, by version, ascending."""
