@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias, assert_never
+from operator import attrgetter
+from typing import Final, NamedTuple, TypeAlias, assert_never
 
 from packaging.version import Version
 
 from kernel_hub.model.backend import Backend, BackendKind
 from kernel_hub.model.capability import Fit, fit, parse_arch
-from kernel_hub.model.framework import Framework, Torch, TorchStableAbi, TvmFfi
+from kernel_hub.model.framework import Torch, TorchStableAbi, TvmFfi
 from kernel_hub.model.host import Device, Host
 from kernel_hub.model.selection import Accepted, Reason, Rejected, Selection, Variant, Verdict
 from kernel_hub.model.source import FileEntry
@@ -31,9 +32,8 @@ _FIRST_FREE_THREADED_ABI3: Final = Version("3.15")
 _UNKNOWN: Final = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    """A rejection without the build: shared by all builds that fail alike."""
+class _Refusal(NamedTuple):
+    """A rejection without the build."""
 
     reason: Reason
     wanted: str
@@ -187,17 +187,16 @@ def select(variants: Iterable[Variant], host: Host, *, subject: str = "") -> Sel
         host: The machine, already set to the backend that is asked for (`Host.for_backend`).
         subject: What was asked for, for messages.
     """
-    judge = _LabelJudge(host)
     accepted: list[Accepted] = []
     rejected: list[Rejected] = []
     for variant in variants:
-        verdict = judge.judge(variant)
+        verdict = _judge(variant, host)
         if isinstance(verdict, Accepted):
             accepted.append(verdict)
         else:
             rejected.append(verdict)
     accepted.sort(key=_order)
-    rejected.sort(key=lambda verdict: verdict.variant.name)
+    rejected.sort(key=_name)
     return Selection(subject, host, tuple(accepted), tuple(rejected), _notes(host))
 
 
@@ -225,41 +224,31 @@ def narrow(selection: Selection, archs: Mapping[str, tuple[str, ...]], *, device
         else:
             rejected.append(judged)
     accepted.sort(key=_order)
-    rejected.sort(key=lambda verdict: verdict.variant.name)
+    rejected.sort(key=_name)
     return replace(selection, accepted=tuple(accepted), rejected=tuple(rejected))
 
 
-class _LabelJudge:
-    """The decision table for one host. Refusals are remembered per label part: thousands of builds share a few dozen."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._refusals: dict[tuple[Framework, Backend, str, str], _Refusal | None] = {}
-
-    def judge(self, variant: Variant) -> Verdict:
-        label = variant.label
-        match label:
-            case ArchLabel():
-                refusal = self._refusal(label)
-                if refusal is None:
-                    return Accepted(variant, _rank(label))
-            case NoarchLabel():
-                refusal = _refuse_noarch(label, self._host)
-                if refusal is None:
-                    return Accepted(variant, (4, 0) if label.name == _UNIVERSAL else (3, 0))
-            case UnknownLabel():
-                reason = Reason.NEEDS_NEWER if label.newer else Reason.NOT_UNDERSTOOD
-                refusal = _Refusal(reason, "a label of the repository format", label.problem)
-            case _:
-                assert_never(label)
-        return Rejected(variant, refusal.reason, refusal.wanted, refusal.found)
-
-    def _refusal(self, label: ArchLabel) -> _Refusal | None:
-        key = (label.framework, label.backend, label.cpu, label.os)
-        if key not in self._refusals:
-            checked = (rule.check(label, self._host) for rule in DECISION_TABLE)
-            self._refusals[key] = next((refusal for refusal in checked if refusal is not None), None)
-        return self._refusals[key]
+def _judge(variant: Variant, host: Host) -> Verdict:
+    label = variant.label
+    refusal: _Refusal | None = None
+    match label:
+        case ArchLabel():
+            for rule in DECISION_TABLE:
+                refusal = rule.check(label, host)
+                if refusal is not None:
+                    break
+            else:
+                return Accepted(variant, _rank(label))
+        case NoarchLabel():
+            refusal = _refuse_noarch(label, host)
+            if refusal is None:
+                return Accepted(variant, (4, 0) if label.name == _UNIVERSAL else (3, 0))
+        case UnknownLabel():
+            reason = Reason.NEEDS_NEWER if label.newer else Reason.NOT_UNDERSTOOD
+            refusal = _Refusal(reason, "a label of the repository format", label.problem)
+        case _:
+            assert_never(label)
+    return Rejected(variant, *refusal)
 
 
 _UNIVERSAL: Final = "universal"
@@ -292,6 +281,9 @@ def _rank(label: ArchLabel) -> tuple[int, ...]:
 
 def _order(verdict: Accepted) -> tuple[tuple[int, ...], str]:
     return verdict.rank, verdict.variant.name
+
+
+_name = attrgetter("variant.name")
 
 
 def _same_line(wanted: Version, found: Version | None) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TypeAlias
 
 from packaging.version import Version
@@ -69,15 +68,13 @@ Framework: TypeAlias = Torch | TorchStableAbi | TvmFfi
 _TORCH = re.compile(r"torch([0-9])([0-9]+)")
 _STABLE = re.compile(r"torch-stable-abi([0-9])([0-9]+)")
 _TVM = re.compile(r"tvm-ffi([0-9])([0-9]+)")
-_TAGS = {None: None, "cxx11": True, "cxx98": False}
+ABI_TAGS = {"cxx11": True, "cxx98": False}
 
 
 def _digits(version: Version) -> str:
     return f"{version.major}{version.minor}"
 
 
-# See backend.py: few distinct texts, many builds.
-@lru_cache(maxsize=4096)
 def parse_torch(text: str, tag: str | None) -> Torch:
     """Read `torch29` with the optional ABI tag `cxx11` or `cxx98`.
 
@@ -87,10 +84,9 @@ def parse_torch(text: str, tag: str | None) -> Torch:
     found = _TORCH.fullmatch(text)
     if not found:
         raise InvalidDocumentError("label", f"{text!r} is not a torch version", location="framework")
-    return Torch(Version(f"{found[1]}.{int(found[2])}"), _TAGS[tag])
+    return Torch(Version(f"{found[1]}.{int(found[2])}"), ABI_TAGS[tag] if tag else None)
 
 
-@lru_cache(maxsize=1024)
 def parse_stable_abi(text: str) -> TorchStableAbi:
     """Read `torch-stable-abi211`.
 
@@ -103,7 +99,6 @@ def parse_stable_abi(text: str) -> TorchStableAbi:
     return TorchStableAbi(Version(f"{found[1]}.{int(found[2])}"))
 
 
-@lru_cache(maxsize=1024)
 def parse_tvm_ffi(text: str) -> TvmFfi:
     """Read `tvm-ffi01`.
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.backend import Backend
-from kernel_hub.model.framework import Framework, parse_stable_abi, parse_torch, parse_tvm_ffi
+from kernel_hub.model.framework import ABI_TAGS, Framework, parse_stable_abi, parse_torch, parse_tvm_ffi
 
 KNOWN_CPUS = frozenset({"x86_64", "aarch64"})
 KNOWN_SYSTEMS = frozenset({"linux", "darwin", "windows"})
@@ -68,26 +69,23 @@ Label: TypeAlias = ArchLabel | NoarchLabel
 
 
 def parse_label(text: str) -> Label:
-    """Read a label. The order of the rules is the ecosystem reader's own.
+    """Read a label.
+
+    Every text that starts with `torch-` and not with `torch-stable-abi` is a build without compiled code, whatever
+    follows; that is how the ecosystem's reader has it.
 
     Raises:
         InvalidDocumentError: If the text is not a label.
     """
-    parts = text.split("-")
-    if text.startswith(_STABLE_PREFIX):
-        return _arch("-".join(parts[:3]), parts[3:], text)
-    if parts[0] == "torch":
-        if len(parts) < 2:
-            raise _not_a_label(text, "nothing follows 'torch'")
-        return NoarchLabel("-".join(parts[1:]))
-    if parts[0].startswith("torch"):
-        tagged = len(parts) > 1 and parts[1] in ("cxx11", "cxx98")
-        if tagged:
-            return _arch(f"{parts[0]}-{parts[1]}", parts[2:], text)
-        return _arch(parts[0], parts[1:], text)
-    if parts[0] == "tvm" and len(parts) > 1 and parts[1].startswith("ffi"):
-        return _arch(f"tvm-{parts[1]}", parts[2:], text)
-    raise _not_a_label(text, "it starts with no framework")
+    if text.startswith("torch-") and not text.startswith(_STABLE_PREFIX):
+        return NoarchLabel(text[len("torch-") :])
+    parts = text.rsplit("-", 3)
+    if len(parts) != 4:
+        raise _not_a_label(text, "it is not <framework>-<backend>-<cpu>-<os>")
+    framework, backend, cpu, system = parts
+    if not cpu or not system:
+        raise _not_a_label(text, "the CPU or the operating system is empty")
+    return ArchLabel(_framework(framework), Backend.parse_label(backend), cpu, system)
 
 
 def read_label(text: str) -> Label | UnknownLabel:
@@ -98,21 +96,16 @@ def read_label(text: str) -> Label | UnknownLabel:
         return UnknownLabel(text, _looks_newer(text), error.problem)
 
 
-def _arch(framework: str, rest: list[str], text: str) -> ArchLabel:
-    if len(rest) != 3:
-        raise _not_a_label(text, "after the framework it must have a backend, a CPU and an operating system")
-    backend, cpu, system = rest
-    if not cpu or not system:
-        raise _not_a_label(text, "the CPU or the operating system is empty")
-    return ArchLabel(_framework(framework), Backend.parse_label(backend), cpu, system)
-
-
+# Builds by the thousand share a few dozen frameworks.
+@lru_cache(maxsize=4096)
 def _framework(text: str) -> Framework:
     if text.startswith(_STABLE_PREFIX):
         return parse_stable_abi(text)
     if text.startswith(_TVM_PREFIX):
         return parse_tvm_ffi(text)
     version, _, tag = text.partition("-")
+    if tag and tag not in ABI_TAGS:
+        raise _not_a_label(text, f"{tag!r} is no C++ ABI tag")
     return parse_torch(version, tag or None)
 
 

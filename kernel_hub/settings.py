@@ -1,0 +1,241 @@
+"""Settings: the only reader of the environment and of configuration files.
+
+Order, first found wins: arguments of a call, environment, the project's `pyproject.toml` (`[tool.kernel-hub]`, nearest
+upwards from the working folder), the user's file (`$KERNEL_HUB_CONFIG`, default `$XDG_CONFIG_HOME/kernel_hub/config.toml`),
+defaults. Registries are merged by namespace in that order.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from kernel_hub.errors import InvalidDocumentError
+from kernel_hub.model.requirement import RepoId
+from kernel_hub.overrides import Override, read_overrides
+
+DEFAULT_ENDPOINT = "https://huggingface.co"
+DEFAULT_FRESHNESS_S = 600.0
+_MAX_CONFIG_BYTES = 1 << 20
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"", "0", "false", "no", "off"})
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """Where a namespace's kernels live.
+
+    Attributes:
+        namespace: The part of a repository's name before '/'.
+        url: `http(s)://...` of a server, or `file://...` of a registry folder.
+        defined_in: The variable or file that says so.
+    """
+
+    namespace: str
+    url: str
+    defined_in: str
+
+    @property
+    def folder(self) -> Path | None:
+        """The registry's folder if it is one on this disk."""
+        parts = urlsplit(self.url)
+        return Path(url2pathname(parts.path)) if parts.scheme == "file" else None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that the environment and configuration files decide.
+
+    Attributes:
+        endpoint: The Hub's URL for namespaces without a registry of their own.
+        hub_cache: Where fetched files live (the Hugging Face cache).
+        home: Our own folder beside it: index, stamps, locks.
+        offline: Whether the network must not be used.
+        telemetry: Whether requests may name this machine's versions.
+        token: The Hub token if the environment sets one; otherwise huggingface_hub finds the stored one.
+        freshness_s: How long a looked-up reference counts as current.
+        registries: Bindings by namespace.
+        overrides: Kernels taken from folders.
+        verify_always: Whether every load hashes every file again.
+        environ: The environment that all of this was read from, for the device probes.
+    """
+
+    endpoint: str
+    hub_cache: Path
+    home: Path
+    offline: bool = False
+    telemetry: bool = True
+    token: str | None = None
+    freshness_s: float = DEFAULT_FRESHNESS_S
+    registries: Mapping[str, Registry] = field(default_factory=dict)
+    overrides: tuple[Override, ...] = ()
+    verify_always: bool = False
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+    def registry_of(self, namespace: str) -> Registry | None:
+        """The registry that a namespace is bound to, or None if it is looked up on the Hub."""
+        return self.registries.get(namespace)
+
+    def override_of(self, repo: RepoId) -> Override | None:
+        """The folder that stands in for a kernel, or None."""
+        return next((override for override in self.overrides if override.repo == repo), None)
+
+
+def load_settings(environ: Mapping[str, str] | None = None, folder: Path | None = None) -> Settings:
+    """Read the settings.
+
+    Args:
+        environ: The environment; default: this process's.
+        folder: The working folder to look upwards from for a project; default: the current one.
+
+    Raises:
+        InvalidDocumentError: Naming the variable, or the file and key, at fault.
+    """
+    environment = dict(os.environ if environ is None else environ)
+    here = Path.cwd() if folder is None else folder
+    hf_home = Path(environment.get("HF_HOME") or _cache_home(environment) / "huggingface").expanduser()
+    hub_cache = environment.get("KERNELS_CACHE") or environment.get("HF_HUB_CACHE") or hf_home / "hub"
+    return Settings(
+        endpoint=_endpoint(environment),
+        hub_cache=Path(hub_cache).expanduser(),
+        home=Path(environment.get("KERNEL_HUB_HOME") or hf_home / "kernel_hub").expanduser(),
+        offline=_flag(environment, "HF_HUB_OFFLINE"),
+        telemetry=not (_flag(environment, "HF_HUB_DISABLE_TELEMETRY") or _flag(environment, "DO_NOT_TRACK")),
+        token=environment.get("HF_TOKEN") or environment.get("HUGGING_FACE_HUB_TOKEN") or None,
+        freshness_s=_seconds(environment, "KERNEL_HUB_FRESHNESS", DEFAULT_FRESHNESS_S),
+        registries=_registries(environment, here),
+        overrides=read_overrides(environment, here),
+        verify_always=environment.get("KERNEL_HUB_VERIFY", "").strip().lower() == "always",
+        environ=environment,
+    )
+
+
+def _cache_home(environment: Mapping[str, str]) -> Path:
+    return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def _endpoint(environment: Mapping[str, str]) -> str:
+    text = (environment.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/")
+    if urlsplit(text).scheme not in ("http", "https") or not urlsplit(text).netloc:
+        raise InvalidDocumentError("HF_ENDPOINT", f"{text!r} is not an http(s) URL")
+    return text
+
+
+def _flag(environment: Mapping[str, str], name: str) -> bool:
+    text = environment.get(name, "").strip().lower()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise InvalidDocumentError(name, f"{text!r} is neither true nor false", hint="set it to 1 or 0")
+
+
+def _seconds(environment: Mapping[str, str], name: str, default: float) -> float:
+    text = environment.get(name, "").strip()
+    if not text:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise InvalidDocumentError(name, f"{text!r} is not a number of seconds")
+    return value
+
+
+def _registries(environment: Mapping[str, str], here: Path) -> dict[str, Registry]:
+    found: dict[str, Registry] = {}
+    for table, defined_in, folder in reversed(list(_registry_tables(environment, here))):
+        for namespace, url in table.items():
+            found[namespace] = _registry(namespace, url, defined_in, folder)
+    return found
+
+
+def _registry_tables(environment: Mapping[str, str], here: Path) -> list[tuple[Mapping[str, Any], str, Path]]:
+    tables: list[tuple[Mapping[str, Any], str, Path]] = []
+    text = environment.get("KERNEL_HUB_REGISTRIES", "").strip()
+    if text:
+        tables.append((_registries_of_text(text), "KERNEL_HUB_REGISTRIES", here))
+    project = _project_file(here)
+    if project is not None:
+        table = _table(_load_toml(project), project, "tool", "kernel-hub")
+        tables.append((_table(table, project, "registries"), f"{project} [tool.kernel-hub.registries]", project.parent))
+    user = _user_file(environment)
+    if user.is_file():
+        tables.append((_table(_load_toml(user), user, "registries"), f"{user} [registries]", user.parent))
+    return tables
+
+
+def _registries_of_text(text: str) -> Mapping[str, Any]:
+    if text.startswith("{"):
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InvalidDocumentError("KERNEL_HUB_REGISTRIES", f"is not JSON: {error.msg}") from error
+        return value if isinstance(value, dict) else {}
+    pairs = {}
+    for entry in text.split():
+        namespace, found, url = entry.partition("=")
+        if not found:
+            raise InvalidDocumentError("KERNEL_HUB_REGISTRIES", f"{entry!r} is not of the form namespace=url")
+        pairs[namespace] = url
+    return pairs
+
+
+def _registry(namespace: str, url: object, defined_in: str, folder: Path) -> Registry:
+    RepoId.parse(f"{namespace}/name")
+    if not isinstance(url, str) or not url:
+        raise InvalidDocumentError(defined_in, "is not a URL or a folder", location=namespace)
+    parts = urlsplit(url)
+    if parts.username or parts.password:
+        raise InvalidDocumentError(
+            defined_in, "a registry's URL may not hold credentials", location=namespace, hint="set HF_TOKEN instead"
+        )
+    if parts.scheme in ("http", "https", "file"):
+        return Registry(namespace, url.rstrip("/"), defined_in)
+    if "://" in url:
+        raise InvalidDocumentError(defined_in, f"{url!r} is neither http(s):// nor file://", location=namespace)
+    return Registry(namespace, (folder / Path(url).expanduser()).resolve().as_uri(), defined_in)
+
+
+def _project_file(here: Path) -> Path | None:
+    for folder in (here, *here.parents):
+        candidate = folder / "pyproject.toml"
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+def _user_file(environment: Mapping[str, str]) -> Path:
+    named = environment.get("KERNEL_HUB_CONFIG")
+    if named:
+        return Path(named).expanduser()
+    return Path(environment.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "kernel_hub" / "config.toml"
+
+
+def _load_toml(path: Path) -> Mapping[str, Any]:
+    try:
+        content = path.read_bytes()
+        if len(content) > _MAX_CONFIG_BYTES:
+            raise InvalidDocumentError(str(path), f"is longer than {_MAX_CONFIG_BYTES} bytes")
+        return tomllib.loads(content.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidDocumentError(str(path), f"is not TOML: {error}") from error
+    except OSError as error:
+        raise InvalidDocumentError(str(path), f"cannot be read: {error.strerror}") from error
+
+
+def _table(document: Mapping[str, Any], path: Path, *keys: str) -> Mapping[str, Any]:
+    table: Any = document
+    for key in keys:
+        table = table.get(key, {})
+        if not isinstance(table, dict):
+            raise InvalidDocumentError(str(path), "is not a table", location=".".join(keys))
+    return table  # type: ignore[no-any-return]
