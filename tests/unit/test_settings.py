@@ -1,0 +1,104 @@
+"""The environment and configuration files as a value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernel_hub.errors import InvalidDocumentError
+from kernel_hub.settings import Settings, load_settings
+
+
+@pytest.fixture
+def read(tmp_path: Path):  # type: ignore[no-untyped-def]
+    def read(folder: Path | None = None, **environ: str) -> Settings:
+        return load_settings(
+            {"HF_HOME": str(tmp_path / "hf"), "XDG_CONFIG_HOME": str(tmp_path / "xdg"), **environ}, folder or tmp_path
+        )
+
+    return read
+
+
+def test_defaults_lie_beside_the_hugging_face_cache(read, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    settings = read()
+    assert settings.endpoint == "https://huggingface.co"
+    assert settings.hub_cache == tmp_path / "hf" / "hub"
+    assert settings.home == tmp_path / "hf" / "kernel_hub"
+    assert not settings.offline
+    assert settings.telemetry
+
+
+def test_the_hub_variables_are_honoured(read, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    settings = read(
+        HF_ENDPOINT="http://127.0.0.1:9/",
+        HF_HUB_CACHE=str(tmp_path / "c"),
+        HF_HUB_OFFLINE="1",
+        HF_TOKEN="t",
+        DO_NOT_TRACK="1",
+        KERNEL_HUB_FRESHNESS="0",
+        KERNEL_HUB_VERIFY="always",
+    )
+    assert settings.endpoint == "http://127.0.0.1:9"
+    assert settings.hub_cache == tmp_path / "c"
+    assert settings.offline
+    assert settings.token == "t"
+    assert not settings.telemetry
+    assert settings.freshness_s == 0
+    assert settings.verify_always
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HF_HUB_OFFLINE", "maybe"),
+        ("KERNEL_HUB_FRESHNESS", "soon"),
+        ("KERNEL_HUB_FRESHNESS", "inf"),
+        ("HF_ENDPOINT", "hub.example"),
+        ("KERNEL_HUB_OVERRIDES", "{"),
+        ("KERNEL_HUB_OVERRIDES", "acme/axpy"),
+        ("KERNEL_HUB_OVERRIDES", "acme/axpy="),
+        ("LOCAL_KERNELS", "axpy=/x"),
+        ("KERNEL_HUB_REGISTRIES", "acme"),
+    ],
+)
+def test_a_variable_that_cannot_be_read_is_named(read, name: str, value: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InvalidDocumentError) as caught:
+        read(**{name: value})
+    assert name in str(caught.value) or value.partition("=")[0] in str(caught.value)
+
+
+def test_registries_merge_by_namespace_environment_first(read, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    project = tmp_path / "project" / "deep"
+    project.mkdir(parents=True)
+    (project.parent / "pyproject.toml").write_text(
+        '[tool.kernel-hub.registries]\nacme = "http://127.0.0.1:1"\nlocal = "reg"\nother = "http://127.0.0.1:2"\n'
+    )
+    user = tmp_path / "xdg" / "kernel_hub"
+    user.mkdir(parents=True)
+    (user / "config.toml").write_text('[registries]\nacme = "http://127.0.0.1:3"\nmine = "file:///srv/kernels"\n')
+    settings = read(folder=project, KERNEL_HUB_REGISTRIES="other=http://127.0.0.1:4")
+    urls = {name: registry.url for name, registry in settings.registries.items()}
+    assert urls == {
+        "acme": "http://127.0.0.1:1",
+        "local": (project.parent / "reg").as_uri(),
+        "other": "http://127.0.0.1:4",
+        "mine": "file:///srv/kernels",
+    }
+    assert settings.registries["local"].folder == project.parent / "reg"
+    assert settings.registries["acme"].folder is None
+    assert "pyproject.toml" in settings.registries["acme"].defined_in
+
+
+@pytest.mark.parametrize("url", ["http://user:secret@127.0.0.1/", "ftp://x/y", ""])
+def test_a_registry_url_that_is_not_one_is_refused_without_showing_a_secret(read, tmp_path: Path, url: str) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "pyproject.toml").write_text(f'[tool.kernel-hub.registries]\nacme = "{url}"\n')
+    with pytest.raises(InvalidDocumentError, match="acme") as caught:
+        read()
+    assert "secret" not in str(caught.value)
+
+
+def test_a_configuration_file_that_is_no_toml_is_named(read, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "pyproject.toml").write_text("[tool")
+    with pytest.raises(InvalidDocumentError, match=r"pyproject\.toml"):
+        read()
