@@ -1,0 +1,95 @@
+"""Write the reference pages that are generated from the code. `--check` only compares.
+
+    python docs/generate.py [--check]
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from kernel_hub.select import DECISION_TABLE, RANKING
+
+PAGES = Path(__file__).parent
+
+
+def selection_page() -> str:
+    """docs/reference/selection.md."""
+    rules = "\n".join(
+        f"| {number} | {rule.reason.value} | {rule.applies_to} | {rule.rejects} |"
+        for number, rule in enumerate(DECISION_TABLE, start=1)
+    )
+    ranks = "\n".join(f"{number}. {text}" for number, text in enumerate(RANKING, start=1))
+    return f"""# How a build is selected
+
+<!-- Generated from kernel_hub/select.py by docs/generate.py. -->
+
+A kernel's builds are the folders below `build/` of one commit; each folder's name (its label) says what it runs on.
+`kernel-hub explain org/name` shows every build with its verdict on this machine, or with `--host FILE` on another one.
+
+## By label
+
+For a compiled build, the first row that matches rejects it; a build that no row rejects is accepted.
+
+| # | axis | applies to | rejects when |
+|---|---|---|---|
+{rules}
+
+A build without compiled code (`torch-<backend>`) is accepted if `<backend>` is the host's backend, whether torch is
+installed or not; `torch-universal` always. On CANN both `torch-cann` and `torch-npu` are taken.
+
+A folder whose name is no label is listed too: "not understood", or "needs a newer kernel_hub" if it has the shape of a
+label with a part that this release does not know.
+
+## Order of the accepted
+
+Best first:
+
+{ranks}
+
+Builds that are still equal are ordered by GPU code (machine code for every device, then PTX, then architectures that were
+not understood) and then by the label's text, so the order never depends on the listing.
+
+## By GPU architecture
+
+Architectures stand in a build's `metadata.json`. They are read before anything large is downloaded, and only for builds
+that were accepted by label. Every visible device must be able to run the build, or the one named by `device=`.
+
+| text | runs on |
+|---|---|
+| `M.m` | devices of the same major version with minor version at least m |
+| `M.ma` | exactly device M.m |
+| `M.mf` | devices of the same major version with minor version at least m |
+| `...+PTX` | also every device that is not older than M.m (the driver compiles it on first use) |
+| `gfx...` | exactly that target |
+| anything else | allowed, with a note |
+
+## Which backend a machine has
+
+The one that the installed torch was built for, except that a machine where GPUs were looked for and none was found takes
+CPU builds. `backend="cuda"` (or another name) asks for that backend whether a device is visible or not.
+"""
+
+
+PAGES_BY_NAME = {"reference/selection.md": selection_page}
+
+
+def main(arguments: list[str]) -> int:
+    """Write or compare the pages; 1 if `--check` finds one out of date."""
+    stale = []
+    for name, make in PAGES_BY_NAME.items():
+        path = PAGES / name
+        content = make()
+        if "--check" in arguments:
+            if not path.exists() or path.read_text(encoding="utf-8") != content:
+                stale.append(name)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8")
+    for name in stale:
+        print(f"docs/{name} is out of date: run python docs/generate.py")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
