@@ -27,7 +27,7 @@ from packaging.version import InvalidVersion, Version
 
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.backend import Backend, BackendKind, parse_kind
-from kernel_hub.model.capability import Capability, parse_capability
+from kernel_hub.model.capability import Capability, CudaCapability, RocmArch, parse_capability
 
 _KEYS = frozenset(
     [
@@ -171,12 +171,47 @@ class Host:
         if self.backend is not None and self.backend.kind is kind:
             return self
         probe = f"asked for; torch here is built for {self.backend or 'an unknown backend'}"
+        # A GPU beside a torch that was not built for it still tells which builds would run on it.
+        devices = self.devices if self.devices and all(_belongs(device, kind) for device in self.devices) else None
         return replace(
-            self, backend=Backend(kind), devices=None, probes=MappingProxyType({**self.probes, "backend": probe})
+            self, backend=Backend(kind), devices=devices, probes=MappingProxyType({**self.probes, "backend": probe})
         )
 
 
 _GPU_KINDS = frozenset({BackendKind.CUDA, BackendKind.ROCM, BackendKind.XPU})
+
+
+def describe(host: Host) -> list[tuple[str, str, str]]:
+    """Every fact as texts, for people: its name, its value, and how it was found (empty if nobody noted it)."""
+    yes_no = {True: "yes", False: "no", None: None}
+    devices = None
+    if host.devices is not None:
+        devices = "; ".join(f"{device.index}: {device.name} ({device.arch})" for device in host.devices) or "none"
+    features = None if host.cpu_features is None else " ".join(host.cpu_features) or "none"
+    values: dict[str, object] = {
+        "cpu": host.cpu,
+        "os": host.os,
+        "torch": host.torch,
+        "cxx11_abi": yes_no[host.cxx11_abi],
+        "tvm_ffi": host.tvm_ffi,
+        "backend": host.backend,
+        "driver": host.driver,
+        "devices": devices,
+        "libc": host.libc,
+        "macos": host.macos,
+        "python": host.python,
+        "free_threaded": yes_no[host.free_threaded],
+        "cpu_features": features,
+    }
+    return [
+        (fact, "unknown" if value is None else str(value), host.probes.get(fact, "")) for fact, value in values.items()
+    ]
+
+
+def _belongs(device: Device, kind: BackendKind) -> bool:
+    if kind is BackendKind.CUDA:
+        return isinstance(device.arch, CudaCapability)
+    return kind is BackendKind.ROCM and isinstance(device.arch, RocmArch)
 
 
 def _text(version: Version | None) -> str | None:
