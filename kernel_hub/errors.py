@@ -85,6 +85,10 @@ class RevisionNotFoundError(ResolutionError):
     """The branch, tag or commit does not exist in the repository."""
 
 
+class EntryNotFoundError(RevisionNotFoundError):
+    """The commit exists, but has no such file."""
+
+
 class SelectionError(KernelHubError):
     """The kernel exists, but not for this machine."""
 
@@ -181,6 +185,26 @@ class DigestMismatchError(VerificationError):
         self.violations = tuple(violations)
 
 
+class DigestMissingError(VerificationError):
+    """The policy asks for a digest and the build's metadata carries none."""
+
+
+class IdentityMismatchError(VerificationError):
+    """The bytes are intact, but they are another build than the one that was asked for.
+
+    Attributes:
+        subject: Which property differs, e.g. "version".
+        expected: What it had to be.
+        found: What the build says.
+    """
+
+    def __init__(self, message: str, *, subject: str, expected: str, found: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.subject = subject
+        self.expected = expected
+        self.found = found
+
+
 class UntrustedPublisherError(VerificationError):
     """The policy does not allow code from this publisher."""
 
@@ -209,6 +233,10 @@ class MissingDependencyError(KernelImportError):
     def __init__(self, message: str, *, distributions: Sequence[str], hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.distributions = tuple(distributions)
+
+
+class EmptyKernelError(KernelImportError):
+    """The build has no entry module."""
 
 
 class AmbiguousKernelError(KernelImportError):

@@ -91,6 +91,10 @@ class JsonObject:
             raise self.fault(key, f"is {_kind(value)}, not a text")
         return value
 
+    def line(self, key: str) -> str:
+        """Like `text`, but may be empty."""
+        return "" if self._value.get(key) == "" else self.text(key)
+
     def optional_text(self, key: str) -> str | None:
         return self.text(key) if self.has(key) else None
 
@@ -98,6 +102,13 @@ class JsonObject:
         value = self._need(key)
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 32:
             raise self.fault(key, f"{value!r} is not a whole number from 0")
+        return value
+
+    def size(self, key: str) -> int:
+        """A length in bytes, which may be larger than what `whole` allows."""
+        value = self._need(key)
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
+            raise self.fault(key, f"{value!r} is not a length in bytes")
         return value
 
     def flag(self, key: str) -> bool:
