@@ -1,0 +1,298 @@
+// Attention of a run of query rows over all of their keys, with a running maximum and sum (online softmax; Milakov and
+// Gimelshein 2018, in the blocked form of FlashAttention, arXiv 2205.14135 and 2307.08691).
+//
+// A task's rows share each packed block of keys and values while it sits in the second-level cache. Within a block the
+// work goes tile by tile: kRowTile rows of scores fit the first-level cache from the first product to the second.
+// Which keys a row sees is always one contiguous range (causal and window masks both are), so a tile computes only the
+// panels that at least one of its rows needs, and the mask is two fills instead of a comparison for each element.
+//
+// Left out: dropout (the driver refuses it).
+#pragma once
+
+#include "pack.h"
+
+namespace {
+
+constexpr float kLog2E = 1.4426950408889634f;
+constexpr float kLn2 = 0.6931471805599453f;
+
+constexpr int64_t kScoreUnits = 128;
+constexpr float kOnes[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+static_assert(Vector::kRowTile <= 12, "kOnes holds one factor for each row of a tile");
+
+FA_INLINE float infinity() { return __builtin_inff(); }
+
+FA_INLINE KeyRange keys_of_position(int64_t position, int64_t q_len, int64_t k_len, const Mask& mask) {
+  const int64_t diagonal = position + k_len - q_len;
+  KeyRange range{0, k_len};
+  if (mask.window_left >= 0) range.begin = larger(0, diagonal - mask.window_left);
+  if (mask.window_right >= 0) range.end = smaller(k_len, diagonal + mask.window_right + 1);
+  range.begin = smaller(range.begin, k_len);
+  range.end = larger(range.end, range.begin);
+  return range;
+}
+
+// Where a task's intermediate values lie inside its scratch memory.
+template <class Compute>
+struct Scratch {
+  typename Compute::Unit* q;  // [rows][kRowStride]
+  float* sums;                // [rows][columns], the unnormalised output
+  float* scores;              // [kRowTile][kScoreStride]
+  typename Compute::Unit* probabilities;
+  float* maximum;  // [rows], in base-2 logits
+  float* total;    // [rows]
+
+  static constexpr int64_t kScoreStride = kKeyBlock + 32;
+
+  static int64_t bytes(int64_t rows, int64_t head_dim) { return layout(nullptr, rows, head_dim, nullptr); }
+
+  static int64_t layout(char* base, int64_t rows, int64_t head_dim, Scratch* scratch) {
+    const int64_t padded = round_up(rows, Vector::kRowTail);
+    const int64_t unit_bytes = static_cast<int64_t>(sizeof(typename Compute::Unit));
+    const int64_t parts[] = {
+        padded * Compute::kRowStride * unit_bytes,
+        padded * Layout<Compute>::columns(head_dim) * 4,
+        Vector::kRowTile * kScoreStride * 4,
+        Vector::kRowTile * Compute::kRowStride * unit_bytes,
+        padded * 4,
+        padded * 4,
+    };
+    int64_t offsets[6];
+    int64_t offset = 0;
+    for (int i = 0; i < 6; ++i) {
+      offsets[i] = offset;
+      offset += round_up(parts[i], 64);
+    }
+    if (scratch != nullptr) {
+      scratch->q = reinterpret_cast<typename Compute::Unit*>(base + offsets[0]);
+      scratch->sums = reinterpret_cast<float*>(base + offsets[1]);
+      scratch->scores = reinterpret_cast<float*>(base + offsets[2]);
+      scratch->probabilities = reinterpret_cast<typename Compute::Unit*>(base + offsets[3]);
+      scratch->maximum = reinterpret_cast<float*>(base + offsets[4]);
+      scratch->total = reinterpret_cast<float*>(base + offsets[5]);
+    }
+    return offset;
+  }
+};
+
+template <class T>
+FA_INLINE void load_query(float* out, const T* row, int64_t head_dim, bool negate) {
+  for (int64_t d = 0; d < head_dim; ++d) out[d] = negate ? -to_float(row[d]) : to_float(row[d]);
+}
+
+#ifdef FA_BFLOAT16_PAIRS
+FA_INLINE void load_query(uint32_t* out, const bfloat16* row, int64_t head_dim, bool negate) {
+  const uint16_t sign = negate ? 0x8000u : 0u;
+  uint16_t* halves = reinterpret_cast<uint16_t*>(out);
+  for (int64_t d = 0; d < head_dim; ++d) halves[d] = row[d].bits ^ sign;
+  if (head_dim % 2 != 0) halves[head_dim] = 0;
+}
+#endif
+
+// Turns raw scores into base-2 logits where a softcap or a bias makes that more than a multiplication.
+FA_INLINE void transform_scores(float* scores, int64_t begin, int64_t end, const Score& score, float scale, float slope,
+                                int64_t first_key, int64_t diagonal) {
+  const Vector::Register lanes = Vector::iota();
+  const Vector::Register cap = Vector::set1(score.softcap * kLog2E);
+  const Vector::Register inner = Vector::set1(score.softcap > 0 ? scale / score.softcap : scale * kLog2E);
+  const Vector::Register bias = Vector::set1(-slope * kLog2E);
+  for (int64_t key = begin; key < end; key += Vector::kLanes) {
+    Vector::Register x = Vector::mul(Vector::load(scores + key), inner);
+    if (score.softcap > 0) x = Vector::mul(tanh_vector(x), cap);
+    if (slope != 0) {
+      const Vector::Register distance =
+          Vector::abs(Vector::add(lanes, Vector::set1(static_cast<float>(first_key + key - diagonal))));
+      x = Vector::fma(bias, distance, x);
+    }
+    Vector::store(scores + key, x);
+  }
+}
+
+FA_INLINE void store_probabilities(FloatCompute, float* row, int64_t key, Vector::Register low, Vector::Register high) {
+  Vector::store(row + key, low);
+  Vector::store(row + key + Vector::kLanes, high);
+}
+
+#ifdef FA_BFLOAT16_PAIRS
+FA_INLINE void store_probabilities(PairCompute, uint32_t* row, int64_t key, __m512 low, __m512 high) {
+  _mm512_storeu_si512(row + key / 2, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+}
+#endif
+
+// Exponentiates one row of scores in [begin, end) (both multiples of kPanel) against its running maximum.
+// Returns the factor by which earlier sums of the row shrink.
+template <class Compute, int kDegree>
+FA_INLINE float softmax_row(float* scores, typename Compute::Unit* probabilities, int64_t begin, int64_t end, float scale,
+                            float* maximum, float* total) {
+  Vector::Register high0 = Vector::set1(-infinity());
+  Vector::Register high1 = high0;
+  for (int64_t key = begin; key < end; key += kPanel) {
+    high0 = Vector::max(high0, Vector::load(scores + key));
+    high1 = Vector::max(high1, Vector::load(scores + key + Vector::kLanes));
+  }
+  const float block_maximum = Vector::reduce_max(Vector::max(high0, high1)) * scale;
+  const float old_maximum = *maximum;
+  const float new_maximum = block_maximum > old_maximum ? block_maximum : old_maximum;
+  // With no finite logit so far the offset is 0, so that exp2 sees -inf and not a NaN.
+  const float offset = new_maximum == -infinity() ? 0.0f : new_maximum;
+  const Vector::Register factor = Vector::set1(scale);
+  const Vector::Register shift = Vector::set1(-offset);
+  Vector::Register sum0 = Vector::zero();
+  Vector::Register sum1 = Vector::zero();
+  for (int64_t key = begin; key < end; key += kPanel) {
+    const Vector::Register low = exp2_vector<kDegree>(Vector::fma(Vector::load(scores + key), factor, shift));
+    const Vector::Register high =
+        exp2_vector<kDegree>(Vector::fma(Vector::load(scores + key + Vector::kLanes), factor, shift));
+    sum0 = Vector::add(sum0, low);
+    sum1 = Vector::add(sum1, high);
+    store_probabilities(Compute{}, probabilities, key, low, high);
+  }
+  const float shrink = exp2_scalar(old_maximum - offset);
+  *maximum = new_maximum;
+  *total = *total * shrink + Vector::reduce_add(Vector::add(sum0, sum1));
+  return shrink;
+}
+
+template <class Compute, class T>
+void forward_rows(const ForwardTask* task_pointer) {
+  const ForwardTask& task = *task_pointer;
+  constexpr int kDegree = Compute::kDepth == 2 ? 4 : 6;
+  const int64_t rows = task.row_end - task.row_begin;
+  const int64_t padded_rows = round_up(rows, Vector::kRowTail);
+  const int64_t key_units = Layout<Compute>::key_units(task.head_dim);
+  const int64_t columns = Layout<Compute>::columns(task.head_dim);
+  Scratch<Compute> scratch;
+  Scratch<Compute>::layout(static_cast<char*>(task.scratch), rows, task.head_dim, &scratch);
+
+  // A negative scale would turn the maximum into a minimum, and 0 would turn the -inf of masked scores into NaN. Negating
+  // or zeroing the queries instead is exact.
+  const bool negate = task.score.softmax_scale < 0;
+  const bool zero = task.score.softmax_scale == 0;
+  const float scale = zero ? 1.0f : negate ? -task.score.softmax_scale : task.score.softmax_scale;
+  const bool transformed = task.score.softcap > 0 || task.score.slopes != nullptr;
+  const float row_scale = transformed ? 1.0f : scale * kLog2E;
+
+  int64_t first_key = task.k_len;
+  int64_t last_key = 0;
+  for (int64_t r = 0; r < padded_rows; ++r) {
+    typename Compute::Unit* q_row = scratch.q + r * Compute::kRowStride;
+    scratch.maximum[r] = -infinity();
+    scratch.total[r] = 0;
+    const int64_t position = (task.row_begin + r) / task.group;
+    const int64_t head = (task.row_begin + r) % task.group;
+    if (r >= rows || zero) {
+      for (int64_t unit = 0; unit < key_units; ++unit) q_row[unit] = 0;
+    } else {
+      load_query(q_row, static_cast<const T*>(task.q) + position * task.q_row_stride + head * task.q_head_stride,
+                 task.head_dim, negate);
+    }
+    if (r >= rows) continue;
+    if (task.score.sinks != nullptr) {
+      scratch.maximum[r] = task.score.sinks[head] * kLog2E;
+      scratch.total[r] = scratch.maximum[r] == -infinity() ? 0.0f : 1.0f;
+    }
+    const KeyRange range = keys_of_position(position, task.q_len, task.k_len, task.mask);
+    if (range.begin < range.end) {
+      first_key = smaller(first_key, range.begin);
+      last_key = larger(last_key, range.end);
+    }
+  }
+  for (int64_t i = 0; i < padded_rows * columns; ++i) scratch.sums[i] = 0;
+
+  const int64_t k_block_bytes = Layout<Compute>::k_block_bytes(task.head_dim);
+  const int64_t v_block_bytes = Layout<Compute>::v_block_bytes(task.head_dim);
+  for (int64_t block = first_key / kKeyBlock; block * kKeyBlock < last_key; ++block) {
+    const int64_t block_key = block * kKeyBlock;
+    const int64_t index = block - task.first_key_block;
+    const auto* k_panels = reinterpret_cast<const typename Compute::Unit*>(
+        static_cast<const char*>(task.k_packed) + index * k_block_bytes);
+    const auto* v_panels = reinterpret_cast<const typename Compute::Unit*>(
+        static_cast<const char*>(task.v_packed) + index * v_block_bytes);
+    for (int64_t tile = 0; tile < padded_rows;) {
+      const int64_t tile_rows = smaller(Vector::kRowTile, padded_rows - tile);
+      KeyRange ranges[Vector::kRowTile];
+      int64_t begin = kKeyBlock;
+      int64_t end = 0;
+      for (int64_t r = 0; r < tile_rows; ++r) {
+        ranges[r] = KeyRange{0, 0};
+        if (tile + r >= rows) continue;
+        const int64_t position = (task.row_begin + tile + r) / task.group;
+        const KeyRange range = keys_of_position(position, task.q_len, task.k_len, task.mask);
+        const int64_t low = larger(0, smaller(kKeyBlock, range.begin - block_key));
+        const int64_t high = larger(0, smaller(kKeyBlock, range.end - block_key));
+        if (low >= high) continue;
+        ranges[r] = KeyRange{low, high};
+        begin = smaller(begin, low);
+        end = larger(end, high);
+      }
+      if (begin < end) {
+        begin = begin / kPanel * kPanel;
+        end = round_up(end, kPanel);
+        // Long head dimensions are summed in pieces, which halves the rounding error of the scores.
+        for (int64_t unit = 0; unit < key_units; unit += kScoreUnits) {
+          multiply_rows<Compute>(tile_rows, scratch.q + tile * Compute::kRowStride + unit, k_panels + begin * key_units,
+                                 key_units, unit, smaller(kScoreUnits, key_units - unit), end - begin,
+                                 scratch.scores + begin, Scratch<Compute>::kScoreStride, unit == 0 ? nullptr : kOnes);
+        }
+        float shrink[Vector::kRowTile];
+        for (int64_t r = 0; r < tile_rows; ++r) {
+          float* scores = scratch.scores + r * Scratch<Compute>::kScoreStride;
+          typename Compute::Unit* probabilities = scratch.probabilities + r * Compute::kRowStride;
+          const KeyRange range = ranges[r];
+          if (range.begin >= range.end) {
+            for (int64_t unit = begin / Compute::kDepth; unit < end / Compute::kDepth; ++unit) probabilities[unit] = 0;
+            shrink[r] = 1.0f;
+            continue;
+          }
+          if (transformed) {
+            const int64_t position = (task.row_begin + tile + r) / task.group;
+            const int64_t head = (task.row_begin + tile + r) % task.group;
+            const float slope = task.score.slopes == nullptr ? 0.0f : task.score.slopes[head];
+            transform_scores(scores, begin, end, task.score, scale, slope, block_key, position + task.k_len - task.q_len);
+          }
+          for (int64_t key = begin; key < range.begin; ++key) scores[key] = -infinity();
+          for (int64_t key = range.end; key < end; ++key) scores[key] = -infinity();
+          shrink[r] = softmax_row<Compute, kDegree>(scores, probabilities, begin, end, row_scale, scratch.maximum + tile + r,
+                                                    scratch.total + tile + r);
+        }
+        multiply_rows<Compute>(tile_rows, scratch.probabilities + begin / Compute::kDepth, v_panels,
+                               Layout<Compute>::kValueUnits, begin / Compute::kDepth, (end - begin) / Compute::kDepth, columns,
+                               scratch.sums + tile * columns, columns, shrink);
+      }
+      tile += tile_rows;
+    }
+  }
+
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t position = (task.row_begin + r) / task.group;
+    const int64_t head = (task.row_begin + r) % task.group;
+    const KeyRange range = keys_of_position(position, task.q_len, task.k_len, task.mask);
+    const float total = scratch.total[r];
+    // A row without keys is zero by definition; one whose logits are all -inf is 0/0, as in a plain softmax.
+    const bool empty = range.begin >= range.end;
+    const float inverse = empty ? 0.0f : 1.0f / total;
+    const float* sums = scratch.sums + r * columns;
+    T* out = static_cast<T*>(task.out) + position * task.out_row_stride + head * task.out_head_stride;
+    int64_t d = 0;
+    const Vector::Register factor = Vector::set1(inverse);
+    for (; d + Vector::kLanes <= task.head_dim; d += Vector::kLanes) {
+      Vector::store(out + d, Vector::mul(Vector::load(sums + d), factor));
+    }
+    for (; d < task.head_dim; ++d) from_float(out + d, sums[d] * inverse);
+    float lse = -infinity();
+    if (total > 0) {
+      lse = scratch.maximum[r] * kLn2 + log_scalar(total);
+    } else if (total != total) {
+      lse = total;
+    }
+    task.lse[position * task.lse_row_stride + head * task.lse_head_stride] = lse;
+  }
+}
+
+template <class Compute, class T>
+constexpr ForwardKernels forward_kernels() {
+  return ForwardKernels{&Layout<Compute>::k_block_bytes, &Layout<Compute>::v_block_bytes, &Scratch<Compute>::bytes,
+                        &pack_block<Compute, T>,         &forward_rows<Compute, T>,       Vector::kRowTile};
+}
+
+}  // namespace

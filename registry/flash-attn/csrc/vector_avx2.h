@@ -1,0 +1,72 @@
+// Eight floats in an AVX register, with FMA and F16C.
+#pragma once
+
+#include <immintrin.h>
+
+#include "elements.h"
+
+namespace {
+
+struct Vector {
+  using Register = __m256;
+  static constexpr int kLanes = 8;
+  static constexpr int kRowTile = 6;
+  static constexpr int kRowTail = 2;
+
+  static FA_INLINE Register zero() { return _mm256_setzero_ps(); }
+  static FA_INLINE Register set1(float x) { return _mm256_set1_ps(x); }
+  static FA_INLINE Register load(const float* p) { return _mm256_loadu_ps(p); }
+  static FA_INLINE void store(float* p, Register x) { _mm256_storeu_ps(p, x); }
+  static FA_INLINE Register add(Register a, Register b) { return _mm256_add_ps(a, b); }
+  static FA_INLINE Register sub(Register a, Register b) { return _mm256_sub_ps(a, b); }
+  static FA_INLINE Register mul(Register a, Register b) { return _mm256_mul_ps(a, b); }
+  static FA_INLINE Register div(Register a, Register b) { return _mm256_div_ps(a, b); }
+  static FA_INLINE Register fma(Register a, Register b, Register c) { return _mm256_fmadd_ps(a, b, c); }
+  // The second operand is returned when either is NaN, so a NaN in `b` survives.
+  static FA_INLINE Register max(Register a, Register b) { return _mm256_max_ps(a, b); }
+  static FA_INLINE Register min(Register a, Register b) { return _mm256_min_ps(a, b); }
+  static FA_INLINE Register round(Register x) {
+    return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
+  static FA_INLINE Register abs(Register x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
+  static FA_INLINE Register copy_sign(Register magnitude, Register sign) {
+    return _mm256_or_ps(magnitude, _mm256_and_ps(sign, _mm256_set1_ps(-0.0f)));
+  }
+  // x * 2^n for integral n. Below 2^-126 the result is flushed to zero; n is at most 127 wherever this is used.
+  static FA_INLINE Register scale(Register x, Register n) {
+    const __m256i shift = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+    const __m256 power = _mm256_castsi256_ps(_mm256_add_epi32(shift, _mm256_castps_si256(_mm256_set1_ps(1.0f))));
+    const __m256 keep = _mm256_cmp_ps(n, _mm256_set1_ps(-126.0f), _CMP_NLT_UQ);
+    return _mm256_mul_ps(x, _mm256_and_ps(power, keep));
+  }
+  static FA_INLINE Register fraction(Register x) { return sub(x, round(x)); }
+  static FA_INLINE Register iota() { return _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7); }
+  static FA_INLINE float reduce_add(Register x) {
+    __m128 half = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
+  }
+  static FA_INLINE float reduce_max(Register x) {
+    __m128 half = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    half = _mm_max_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
+  }
+
+  static FA_INLINE Register load(const bfloat16* p) {
+    const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+  }
+  static FA_INLINE Register load(const float16* p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  static FA_INLINE void store(bfloat16* p, Register x) {
+    float lanes[kLanes];
+    store(lanes, x);
+    for (int i = 0; i < kLanes; ++i) from_float(p + i, lanes[i]);
+  }
+  static FA_INLINE void store(float16* p, Register x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+  }
+};
+
+}  // namespace

@@ -1,0 +1,9 @@
+"""Exact attention with FlashAttention-2's functions: native on CPUs, Triton on GPUs, one interface for both.
+
+Forward only: a call that would need a gradient raises instead of returning a tensor without history.
+"""
+
+from .errors import UnsupportedFeatureError
+from .interface import flash_attn_func
+
+__all__ = ["UnsupportedFeatureError", "flash_attn_func"]

@@ -1,0 +1,20 @@
+#include "torch_binding.h"
+
+#include <torch/csrc/stable/library.h>
+
+#include "registration.h"
+
+STABLE_TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {
+  ops.def(
+      "fwd(Tensor q, Tensor k, Tensor v, Tensor? alibi_slopes, Tensor? s_aux, float softmax_scale, int window_left, "
+      "int window_right, float softcap) -> (Tensor, Tensor)");
+  ops.def("cpu_capability(str request) -> str");
+}
+
+STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CPU, ops) { ops.impl("fwd", TORCH_BOX(&fwd)); }
+
+STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CompositeExplicitAutograd, ops) {
+  ops.impl("cpu_capability", TORCH_BOX(&cpu_capability));
+}
+
+REGISTER_EXTENSION(TORCH_EXTENSION_NAME)

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <torch/csrc/stable/tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+
+// Operators of the native CPU build; shapes and meaning as in flash_attn/ops.py, which holds the same schemas.
+
+std::tuple<torch::stable::Tensor, torch::stable::Tensor> fwd(torch::stable::Tensor q, torch::stable::Tensor k,
+                                                             torch::stable::Tensor v,
+                                                             std::optional<torch::stable::Tensor> alibi_slopes,
+                                                             std::optional<torch::stable::Tensor> s_aux,
+                                                             double softmax_scale, int64_t window_left,
+                                                             int64_t window_right, double softcap);
+
+std::string cpu_capability(std::string request);
