@@ -13,6 +13,9 @@ from kernel_hub.model.digest import Digest
 from kernel_hub.model.metadata import Metadata
 from kernel_hub.model.source import BlobId, Pin
 
+LOCAL_PATH = "local path"
+"""The reason of a folder that the caller asked for by its path, rather than an override."""
+
 
 @dataclass(frozen=True, slots=True)
 class FromSource:
@@ -110,6 +113,21 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
+class VerifiedFile:
+    """One file that may be imported, as it was when its bytes were checked.
+
+    Attributes:
+        digest: Of its bytes.
+        size_bytes, mtime_ns, inode: What `stat` said of the open file before it was read.
+    """
+
+    digest: Digest
+    size_bytes: int
+    mtime_ns: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
 class VerifiedArtifact:
     """An artifact whose bytes were checked. Only `kernel_hub.verify.verify` makes one; the importer takes nothing else.
 
@@ -118,9 +136,11 @@ class VerifiedArtifact:
         metadata: Parsed from the verified bytes.
         tree_digest: Over every file that can be imported.
         has_manifest: Whether metadata carried a digest; if not, only the source's own file identities were checked.
+        files: Every file that can be imported, by path inside the build. What is not here does not exist for the importer.
     """
 
     artifact: Artifact
     metadata: Metadata
     tree_digest: Digest
     has_manifest: bool
+    files: Mapping[str, VerifiedFile]

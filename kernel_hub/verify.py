@@ -1,0 +1,267 @@
+"""Stage 4, verify: an artifact becomes a verified artifact, or nothing of it is ever imported.
+
+The steps, in this order (architecture, "verify is written as numbered steps"):
+
+1. a signature over the exact bytes of `metadata.json`, if the policy asks for one;
+2. only then is the metadata parsed, from those bytes;
+3. every path is a regular file or the cache's own link (see `kernel_hub.artifact_tree`);
+4. every file is digested, through a descriptor that was opened without following links;
+5. the manifest and the source's listing cover the tree exactly: nothing changed, missing or extra;
+6. the tree's digest is the locked one, if it is locked;
+7. version, backend and architectures are those that were asked for and selected on.
+
+Bytecode (`__pycache__`, `.pyc`) is outside every manifest; it is left alone here, and the importer never reads it.
+Leaves out: whether the publisher may run code here (see `kernel_hub.trust`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from io import FileIO
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+
+from kernel_hub.artifact_tree import ArtifactTree, TreeFile
+from kernel_hub.errors import (
+    DigestMismatchError,
+    DigestMissingError,
+    IdentityMismatchError,
+    IncompleteArtifactError,
+    InvalidDocumentError,
+)
+from kernel_hub.identities import IdentifiedFile, blob_of, blob_text, identify
+from kernel_hub.model.artifact import (
+    Artifact,
+    Expectation,
+    FromFolder,
+    VerifiedArtifact,
+    VerifiedFile,
+    Violation,
+    ViolationKind,
+)
+from kernel_hub.model.backend import BackendKind
+from kernel_hub.model.digest import Digest, DigestAlgorithm, Manifest, covers, tree_digest
+from kernel_hub.model.metadata import MAX_BYTES, Metadata
+from kernel_hub.model.source import BlobId, GitBlob, LfsBlob
+from kernel_hub.model.variant import ArchLabel, NoarchLabel, UnknownLabel, read_label
+
+METADATA = "metadata.json"
+_NOTHING = "nothing"
+
+
+def verify(artifact: Artifact, expectation: Expectation) -> VerifiedArtifact:
+    """Check an artifact against its own manifest, the source's listing and what the caller expects.
+
+    Args:
+        artifact: A build on this disk.
+        expectation: What must hold of it.
+
+    Raises:
+        IncompleteArtifactError: If the artifact has no metadata.
+        InvalidDocumentError: If the metadata is damaged or outside the format.
+        UnsafePathError: If a path is neither a regular file nor the cache's own link.
+        DigestMismatchError: If files are changed, missing or extra, or the tree is not the locked one.
+        DigestMissingError: If the expectation asks for a digest and the metadata has none.
+        IdentityMismatchError: If it is another build than the one asked for.
+        OSError: If a file cannot be read.
+    """
+    tree = ArtifactTree(artifact.root, artifact.blobs, subject=describe(artifact))
+
+    # 1 and 2.
+    metadata_file, content = _read_metadata(artifact, tree)
+    metadata = _parse_metadata(artifact, metadata_file, content)
+    manifest = metadata.manifest
+    if manifest is None and expectation.require_digest:
+        raise DigestMissingError(
+            f"{describe(artifact)}: {METADATA} carries no digest, and the policy requires one",
+            hint="ask the publisher to rebuild the kernel with a builder that writes digests, or lift the requirement",
+        )
+
+    # 3.
+    files = {file.path: file for file in tree.files()}
+
+    # 4.
+    announced = _announced(artifact, manifest, files.values())
+    wanted = [file for path, file in files.items() if covers(path) or (path in announced and path != METADATA)]
+    found = identify(wanted, manifest.algorithm if manifest else DigestAlgorithm.SHA256, announced)
+    if METADATA in announced:
+        # Of the bytes that were parsed, because the file may have changed since.
+        found[METADATA] = IdentifiedFile(metadata_file, Digest.of(content), blob_of(content, announced[METADATA]))
+
+    # 5.
+    listed = announced if artifact.announced is not None else None
+    violations = _violations(found, manifest, announced) + _extra(files, manifest, listed)
+    if violations:
+        raise _mismatch(artifact, violations, files)
+
+    # 6.
+    importable = {path: item for path, item in found.items() if covers(path)}
+    whole = tree_digest((path, item.digest) for path, item in importable.items())
+    if expectation.tree_digest not in (None, whole):
+        violation = Violation(ViolationKind.CHANGED, "the whole build", str(expectation.tree_digest), str(whole))
+        raise _mismatch(artifact, (violation,), files)
+
+    # 7.
+    _require_identity(artifact, expectation, metadata)
+    return VerifiedArtifact(
+        artifact=artifact,
+        metadata=metadata,
+        tree_digest=whole,
+        has_manifest=manifest is not None,
+        files=MappingProxyType({path: _verified_file(item) for path, item in importable.items()}),
+    )
+
+
+def describe(artifact: Artifact) -> str:
+    """The artifact as messages name it: build and origin."""
+    return f"build {artifact.label} of {artifact.origin}"
+
+
+def backend_of_label(label: str) -> BackendKind | None:
+    """The backend that the metadata of a build of this name must state; None if the name does not say one."""
+    match read_label(label):
+        case UnknownLabel():
+            return None
+        case ArchLabel(backend=backend):
+            return backend.kind
+        case NoarchLabel(name=name):
+            # The ecosystem's reader looks for the device's name where the writer puts the backend's.
+            name = "cann" if name == "npu" else name
+            return BackendKind(name) if name in set(BackendKind) else None
+
+
+def _read_metadata(artifact: Artifact, tree: ArtifactTree) -> tuple[TreeFile, bytes]:
+    file = tree.file(METADATA)
+    if file is None:
+        raise IncompleteArtifactError(
+            f"{describe(artifact)} is incomplete: {METADATA} is missing in {artifact.root}",
+            missing=(METADATA,),
+            hint=_way_out(artifact, ()),
+        )
+    with file.open() as stream:
+        return file, _read_at_most(stream, MAX_BYTES + 1)
+
+
+def _parse_metadata(artifact: Artifact, file: TreeFile, content: bytes) -> Metadata:
+    try:
+        return Metadata.parse(content, name=f"{METADATA} of {describe(artifact)}")
+    except InvalidDocumentError as error:
+        expected = None if artifact.announced is None else artifact.announced.get(METADATA)
+        if expected is not None and (found := blob_of(content, expected)) != expected:
+            # The publisher's document may be fine; this one is not what was published.
+            changed = Violation(ViolationKind.CHANGED, METADATA, blob_text(expected), blob_text(found))
+            raise _mismatch(artifact, (changed,), {METADATA: file}) from error
+        raise InvalidDocumentError(
+            error.document, error.problem, location=error.location, hint=error.hint() or _way_out(artifact, (file,))
+        ) from error
+
+
+def _read_at_most(stream: FileIO, limit_bytes: int) -> bytes:
+    parts = []
+    while limit_bytes > 0 and (part := stream.read(limit_bytes)):
+        parts.append(part)
+        limit_bytes -= len(part)
+    return b"".join(parts)
+
+
+def _announced(artifact: Artifact, manifest: Manifest | None, files: Iterable[TreeFile]) -> Mapping[str, BlobId]:
+    if artifact.announced is not None:
+        # Bytecode is never fetched, whatever a repository holds.
+        return {path: blob for path, blob in artifact.announced.items() if not _is_bytecode(path)}
+    if manifest is not None or artifact.blobs is None:
+        return {}
+    # Without any other word, the names inside the cache still say what the source announced when a file was fetched.
+    named = {file.path: _blob_of_name(Path(file.location).name) for file in files if file.linked}
+    return {path: blob for path, blob in named.items() if blob is not None}
+
+
+def _is_bytecode(path: str) -> bool:
+    parts = PurePosixPath(path)
+    return "__pycache__" in parts.parts or parts.suffix == ".pyc"
+
+
+def _blob_of_name(name: str) -> BlobId | None:
+    try:
+        length = len(bytes.fromhex(name))
+    except ValueError:
+        return None
+    return GitBlob(name) if length == 20 else LfsBlob(name) if length == 32 else None
+
+
+def _violations(
+    found: Mapping[str, IdentifiedFile], manifest: Manifest | None, announced: Mapping[str, BlobId]
+) -> tuple[Violation, ...]:
+    """Changed and missing files, in order of their paths."""
+    digests = manifest.files if manifest else {}
+    violations = []
+    for path in sorted({*digests, *announced}, key=str.encode):
+        item = found.get(path)
+        digest, blob = digests.get(path), announced.get(path)
+        if item is None:
+            expected = str(digest) if digest else blob_text(announced[path])
+            violations.append(Violation(ViolationKind.MISSING, path, expected, _NOTHING))
+        elif digest is not None and item.digest != digest:
+            violations.append(Violation(ViolationKind.CHANGED, path, str(digest), str(item.digest)))
+        elif blob is not None and item.blob is not None and item.blob != blob:
+            violations.append(Violation(ViolationKind.CHANGED, path, blob_text(blob), blob_text(item.blob)))
+    return tuple(violations)
+
+
+def _extra(
+    files: Mapping[str, TreeFile], manifest: Manifest | None, listed: Mapping[str, BlobId] | None
+) -> tuple[Violation, ...]:
+    """Files that the manifest, or the source's listing, does not know."""
+    violations = []
+    for path in sorted(files, key=str.encode):
+        unlisted = manifest is not None and covers(path) and path not in manifest.files
+        unannounced = listed is not None and not _is_bytecode(path) and path not in listed
+        if unlisted or unannounced:
+            violations.append(Violation(ViolationKind.EXTRA, path, _NOTHING, "a file"))
+    return tuple(violations)
+
+
+def _mismatch(
+    artifact: Artifact, violations: tuple[Violation, ...], files: Mapping[str, TreeFile]
+) -> DigestMismatchError:
+    count = "1 fault" if len(violations) == 1 else f"{len(violations)} faults"
+    lines = [f"{describe(artifact)} in {artifact.root} is not what was published ({count}):"]
+    lines.extend(f"  {violation}" for violation in violations)
+    at_fault = tuple(files[item.path] for item in violations if item.path in files)
+    return DigestMismatchError("\n".join(lines), violations=violations, hint=_way_out(artifact, at_fault))
+
+
+def _way_out(artifact: Artifact, at_fault: Iterable[TreeFile]) -> str:
+    if isinstance(artifact.origin, FromFolder):
+        return "nothing was imported; build the kernel again, or restore the folder"
+    # A link's bytes lie elsewhere, and a cache that finds them there would link to them again.
+    elsewhere = [str(Path(file.location)) for file in at_fault if file.linked]
+    also = f" and {', '.join(elsewhere)}" if elsewhere else ""
+    return f"nothing was imported; remove {artifact.root}{also}, then load the kernel again to fetch it anew"
+
+
+def _require_identity(artifact: Artifact, expectation: Expectation, metadata: Metadata) -> None:
+    backend = expectation.backend or backend_of_label(artifact.label)
+    checks: tuple[tuple[str, object, object], ...] = (
+        ("version", expectation.version, metadata.version),
+        ("backend", backend, metadata.backend),
+        ("architectures", artifact.archs or None, metadata.archs),
+    )
+    for subject, expected, found in checks:
+        if expected is not None and expected != found:
+            raise IdentityMismatchError(
+                f"{describe(artifact)} is another build than its name says: {METADATA} states {subject} "
+                f"{_text(found)}, and {_text(expected)} was expected",
+                subject=subject,
+                expected=_text(expected),
+                found=_text(found),
+                hint="nothing was imported; tell the publisher, or ask for another version of the kernel",
+            )
+
+
+def _text(value: object) -> str:
+    return (", ".join(value) or "none") if isinstance(value, tuple) else str(value)
+
+
+def _verified_file(item: IdentifiedFile) -> VerifiedFile:
+    status = item.file.status
+    return VerifiedFile(item.digest, status.st_size, status.st_mtime_ns, status.st_ino)
