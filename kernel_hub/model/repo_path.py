@@ -75,6 +75,11 @@ def check_ref_name(name: str, *, document: str = "branch") -> str:
     return name
 
 
+def is_ref_name(name: str) -> bool:
+    """Whether `check_ref_name` accepts `name`."""
+    return not _ref_problem(name)
+
+
 def _path_problem(path: str) -> str:
     try:
         length_bytes = len(path.encode("utf-8"))

@@ -15,10 +15,11 @@ from kernel_hub.model.commit import Commit, StoredBlob, StoredFile
 from kernel_hub.model.repo_path import check_file_path, check_ref_name
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.model.source import Addition
+from kernel_hub.model.visibility import Visibility
 from kernel_hub.sources.blobs import Incoming, Swept
 from kernel_hub.sources.durable import reaching
 from kernel_hub.sources.registry_reader import RegistryReader
-from kernel_hub.sources.registry_store import RefKind, RegistryStore, Visibility
+from kernel_hub.sources.registry_store import RefKind, RegistryStore
 
 MAIN = "main"
 SWEEP_GRACE_S = 3600.0

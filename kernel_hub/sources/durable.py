@@ -25,10 +25,8 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-+")
 
 def file_name(text: str) -> str:
     """A file name for a name, different from that of any other name even where file names ignore case."""
-    plain = "".join(
-        char if char in _PLAIN else "".join(f"%{byte:02x}" for byte in char.encode("utf-8")) for char in text
-    )
-    return f"%{ord(plain[0]):02x}{plain[1:]}" if is_device_name(plain) else plain
+    plain = "".join(char if char in _PLAIN else "".join(f"%{byte:02x}" for byte in char.encode()) for char in text)
+    return f"%{ord(plain[0]):02x}{plain[1:]}" if plain.startswith(".") or is_device_name(plain) else plain
 
 
 def name_of_file(text: str) -> str:

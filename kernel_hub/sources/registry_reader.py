@@ -20,9 +20,10 @@ from kernel_hub.model.commit import Commit, StoredBlob
 from kernel_hub.model.repo_path import check_prefix
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.model.source import FileEntry, PublisherStanding, Refs
+from kernel_hub.model.visibility import Visibility
 from kernel_hub.sources.blobs import CHUNK_BYTES
 from kernel_hub.sources.durable import reaching
-from kernel_hub.sources.registry_store import RefKind, RegistryStore, Visibility
+from kernel_hub.sources.registry_store import RefKind, RegistryStore
 
 _PREFIXES = {"refs/heads/": RefKind.HEAD, "refs/tags/": RefKind.TAG, "refs/pr/": RefKind.PULL}
 

@@ -19,14 +19,15 @@ import contextlib
 import shutil
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from kernel_hub.errors import InvalidDocumentError, RepositoryNotFoundError, RevisionNotFoundError
 from kernel_hub.model.commit import MAX_MANIFEST_BYTES, Commit, canonical
 from kernel_hub.model.document import load_json
+from kernel_hub.model.repo_path import is_ref_name
 from kernel_hub.model.requirement import RepoId, is_commit
+from kernel_hub.model.visibility import Visibility
 from kernel_hub.sources.blobs import Blobs, Swept, is_older
 from kernel_hub.sources.durable import file_name, locked, name_of_file, write_whole
 
@@ -47,19 +48,6 @@ class RefKind(StrEnum):
     TAG = "tags"
     PULL = "pulls"
     IMPORT = "imports"
-
-
-@dataclass(frozen=True, slots=True)
-class Visibility:
-    """Who may read a repository.
-
-    Attributes:
-        private: Only those with a token may know of it.
-        gated: Anybody may list it, only those with a token may read its files.
-    """
-
-    private: bool = False
-    gated: bool = False
 
 
 class RegistryStore:
@@ -195,7 +183,9 @@ class RegistryStore:
         return dict(sorted(found.items()))
 
     def reference(self, repo: RepoId, kind: RefKind, name: str) -> str | None:
-        """The commit of a reference, or None."""
+        """The commit of a reference, or None; a name that no reference can have is asked of no file."""
+        if not is_ref_name(name):
+            return None
         try:
             return _read_reference(self._existing(repo) / kind.value / file_name(name))
         except FileNotFoundError:

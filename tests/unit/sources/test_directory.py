@@ -21,8 +21,8 @@ from kernel_hub.errors import (
 from kernel_hub.model.commit import StoredFile
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.model.source import Addition, LfsBlob
+from kernel_hub.model.visibility import Visibility
 from kernel_hub.sources.directory import DirectoryRegistry
-from kernel_hub.sources.registry_store import Visibility
 
 REPO = RepoId("acme", "axpy")
 
@@ -329,6 +329,18 @@ def test_damaged_reference_is_named(registry: DirectoryRegistry) -> None:
     (Path(registry.name) / "repos" / "acme" / "axpy" / "heads" / "main").write_bytes(b"")
     with pytest.raises(InvalidDocumentError, match="no commit id"):
         registry.refs(REPO)
+
+
+def test_damaged_reference_is_not_taken_for_a_missing_one(registry: DirectoryRegistry) -> None:
+    (Path(registry.name) / "repos" / "acme" / "axpy" / "heads" / "main").write_bytes(b"")
+    with pytest.raises(InvalidDocumentError, match="no commit id"):
+        registry.commit_of(REPO, "main")
+
+
+@pytest.mark.parametrize("revision", ["", ".", "..", "../heads/main", "refs/heads/..", "a" * 300, "\0", "refs/pr/x"])
+def test_revision_that_no_reference_can_have_is_not_found(registry: DirectoryRegistry, revision: str) -> None:
+    with pytest.raises(RevisionNotFoundError):
+        registry.commit_of(REPO, revision)
 
 
 def test_deletion_of_an_absent_file_is_refused(registry: DirectoryRegistry) -> None:
