@@ -77,7 +77,7 @@ def probe_nvidia(probes: Probes) -> Gpus:
     if nvml is None or isinstance(nvml, _Absent):
         absent = _Absent(started.how, None) if nvml is None else nvml
         return Gpus(
-            guarded(lambda: _driver_file(probes)), _tegra_or(probes, guarded(lambda: _by_files(probes, absent)))
+            guarded(lambda: _driver_file(probes, absent)), _tegra_or(probes, guarded(lambda: _by_files(probes, absent)))
         )
     driver = guarded(lambda: Found(_text(nvml.nvmlSystemGetDriverVersion()), "NVML"))
     devices = guarded(lambda: _visible(probes, _gpus(nvml)))
@@ -238,7 +238,9 @@ def _tegra(probes: Probes) -> Found[tuple[Device, ...]]:
     return Found(None, "not a board with an integrated NVIDIA GPU")
 
 
-def _driver_file(probes: Probes) -> Found[str]:
+def _driver_file(probes: Probes, absent: _Absent) -> Found[str]:
+    if probes.platform.system != "linux":
+        return Found(None, absent.problem)
     absolute = "/sys/module/nvidia/version"
     path = probes.path(absolute)
     if path.is_file():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 _MAX_TEXT_BYTES = 1 << 20
+# Typed as any text, so that the type checker reads the branches of the systems that it does not run on, too.
+_PLATFORM: str = sys.platform
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,9 @@ def guarded(probe: Callable[[], Found[T]]) -> Found[T]:
     # A probe reads what others installed: broken files, half-removed packages, drivers that do not match their libraries.
     # None of that may stop a kernel from loading, so this is the one place where any exception becomes a fact.
     except Exception as error:  # noqa: BLE001
-        return Found(None, f"the probe failed: {type(error).__name__}: {error}")
+        # Unlike str(), this also survives an exception whose own text fails, as NVML's can without its library.
+        text = traceback.format_exception_only(error)[-1]
+        return Found(None, f"the probe failed: {' '.join(text.split())}")
 
 
 def read_text(path: Path) -> str:
@@ -98,7 +103,7 @@ def this_machine(environ: Mapping[str, str] | None = None) -> Probes:
     """
     return Probes(
         platform=Platform(
-            system="windows" if sys.platform == "win32" else sys.platform,
+            system="windows" if _PLATFORM == "win32" else _PLATFORM,
             machine=_machine(),
             python=".".join(str(part) for part in sys.version_info[:3]),
             free_threaded=bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
@@ -113,14 +118,14 @@ def this_machine(environ: Mapping[str, str] | None = None) -> Probes:
 
 
 def _machine() -> str:
-    if sys.platform == "win32":
+    if _PLATFORM == "win32":
         # On ARM machines an x86-64 Python runs emulated; builds must match the process, which only sysconfig describes.
         return sysconfig.get_platform().removeprefix("win-")
     return os.uname().machine
 
 
 def _libc() -> str:
-    if sys.platform != "linux":
+    if _PLATFORM != "linux":
         return ""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or ""
@@ -129,7 +134,7 @@ def _libc() -> str:
 
 
 def _macos() -> str:
-    if sys.platform != "darwin":
+    if _PLATFORM != "darwin":
         return ""
     import platform
 

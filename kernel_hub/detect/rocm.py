@@ -125,7 +125,9 @@ def _product_name(probes: Probes, render_minor: str) -> str:
 
 def _node_name(folder: Path) -> str:
     path = folder / "name"
-    return read_text(path).strip() if path.is_file() else ""
+    name = read_text(path).strip() if path.is_file() else ""
+    # Newer kernels name every device after the way in which they found it.
+    return "" if name == "ip discovery" else name
 
 
 def _release(probes: Probes) -> str:

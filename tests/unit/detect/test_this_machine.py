@@ -1,0 +1,70 @@
+"""The machine that runs the tests, against what torch says about itself there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernel_hub.detect import detect, this_machine
+
+# A new process, because the one that runs the tests may have torch loaded already.
+_ASK_BOTH = """
+import json, sys
+from kernel_hub.detect import detect
+host = detect()
+loaded = [name for name in ("torch", "huggingface_hub") if name in sys.modules]
+import torch
+print(json.dumps({
+    "loaded": loaded,
+    "found": [str(host.torch), host.cxx11_abi if sys.platform == "linux" else None],
+    "truth": [torch.__version__, torch.compiled_with_cxx11_abi() if sys.platform == "linux" else None],
+    "backend": None if host.backend is None else host.backend.kind.value,
+    "cuda": torch.version.cuda, "hip": torch.version.hip, "xpu": getattr(torch.version, "xpu", None),
+    "metal": torch.backends.mps.is_available(),
+    "version": str(host.backend.version) if host.backend and host.backend.version else None,
+}))
+"""
+
+
+def test_detection_says_what_torch_says_and_does_not_import_it() -> None:
+    ran = subprocess.run([sys.executable, "-c", _ASK_BOTH], check=True, capture_output=True, text=True)
+    answer = json.loads(ran.stdout.splitlines()[-1])
+    assert answer["loaded"] == []
+    assert answer["found"] == answer["truth"]
+    if answer["cuda"]:
+        assert (answer["backend"], answer["version"]) == ("cuda", answer["cuda"])
+    elif answer["hip"]:
+        assert answer["backend"] == "rocm"
+        assert answer["hip"].startswith(answer["version"])
+    elif answer["metal"]:
+        assert answer["backend"] == "metal"
+    elif answer["xpu"]:
+        assert answer["backend"] == "xpu"
+    else:
+        assert answer["backend"] == "cpu"
+
+
+def test_this_machine_knows_its_system_python_and_c_library() -> None:
+    host = detect(this_machine())
+    assert host.os in ("linux", "darwin", "windows")
+    assert host.cpu in ("x86_64", "aarch64")
+    assert host.python is not None
+    assert host.python.release == sys.version_info[:3]
+    assert (host.libc is None) is (sys.platform != "linux")
+
+
+def test_a_module_that_is_not_installed_and_a_folder_without_init_are_not_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kernel_hub_left_behind").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    probes = this_machine()
+    assert probes.find_module("kernel_hub_left_behind") is None
+    assert probes.find_module("kernel_hub_never_installed") is None
+    assert probes.find_module("kernel_hub") is not None
+    assert probes.find_version("kernel-hub-never-installed") is None
+    assert probes.find_version("packaging")

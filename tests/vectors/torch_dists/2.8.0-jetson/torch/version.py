@@ -1,0 +1,8 @@
+from typing import Optional
+
+__version__ = '2.8.0'
+debug = False
+cuda: Optional[str] = '12.6'
+git_version = '0123456789abcdef0123456789abcdef01234567'
+hip: Optional[str] = None
+xpu: Optional[str] = None

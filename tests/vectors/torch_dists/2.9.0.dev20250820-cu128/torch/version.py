@@ -1,0 +1,8 @@
+from typing import Optional
+
+__version__ = '2.9.0.dev20250820+cu128'
+debug = False
+cuda: Optional[str] = '12.8'
+git_version = '0123456789abcdef0123456789abcdef01234567'
+hip: Optional[str] = None
+xpu: Optional[str] = None

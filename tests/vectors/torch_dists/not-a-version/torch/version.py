@@ -1,0 +1,3 @@
+__version__ = 'main@{yesterday}'
+cuda = 'latest'
+hip = None
