@@ -24,7 +24,10 @@ _DISTRIBUTIONS = {
 _SYMBOL = re.compile(r"undefined symbol|symbol not found|Symbol not found|procedure could not be found")
 _LIBC = re.compile(r"version [`'](GLIBC|GLIBCXX|CXXABI)_[0-9.]+' not found")
 _LIBRARY = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
-_BROKEN = re.compile(r"invalid ELF header|file too short|wrong ELF class|not a mach-o file|not a valid Win32")
+_BROKEN = re.compile(
+    r"invalid ELF header|cannot read file data|ELF load command|file too short|wrong ELF class|"
+    r"not a mach-o file|not a valid Win32"
+)
 
 
 def import_fault(error: BaseException, *, subject: str, module_name: str, label: str) -> KernelImportError:

@@ -171,8 +171,9 @@ class Importer:
         module.__dict__["__kernel_hub__"] = claim.record
 
     def _end(self, claim: _Claim, module: ModuleType | None) -> None:
-        if module is not None and claim.record is not None:
+        if module is not None and claim.record is not None and claim.record.module is not module:
             claim.record = replace(claim.record, module=module)
+            module.__dict__["__kernel_hub__"] = claim.record
         claim.finished = module is not None
 
     def _import(self, claim: _Claim, verified: VerifiedArtifact) -> None:
