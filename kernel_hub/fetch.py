@@ -1,0 +1,252 @@
+"""Stage 3, fetch: a pin and an accepted build become an artifact, a folder on this disk that nobody trusts yet.
+
+Every file of the source's listing is there with its announced length, or the stage raises. Bytes come in parallel, are
+checked against the source's own identities while they stream in, and become visible whole. If everything is there already,
+nothing is written and nobody is asked.
+
+Leaves out: whether the bytes are what the publisher made (see `kernel_hub.verify`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+
+from kernel_hub.cache import Cache
+from kernel_hub.cache.blob_writer import is_intact
+from kernel_hub.cache.worklock import WorkLock
+from kernel_hub.errors import IncompleteArtifactError, OfflineError
+from kernel_hub.model.artifact import Artifact, FromSource
+from kernel_hub.model.metadata import MAX_BYTES
+from kernel_hub.model.selection import Accepted, Variant
+from kernel_hub.model.source import FileEntry, Pin, Source
+from kernel_hub.select import BUILD_FOLDER, METADATA_FILE, variants_of
+
+_MAX_THREADS = 8
+
+Progress = Callable[[str, int, int], None]
+"""Told a file's path, the bytes that are here of all that were missing, and how many those are."""
+
+
+def fetch(
+    source: Source,
+    cache: Cache,
+    pin: Pin,
+    accepted: Accepted,
+    *,
+    progress: Progress | None = None,
+    recheck: bool = False,
+) -> Artifact:
+    """Bring a build into the cache.
+
+    Args:
+        source: Where its files come from.
+        cache: Where they go.
+        pin: The commit.
+        accepted: The build, with its files.
+        progress: Told about downloads.
+        recheck: Whether files that are here are digested too, and fetched again if they are damaged.
+
+    Raises:
+        IncompleteArtifactError: If files are missing and the network may not be used.
+        FetchError: If they cannot be obtained or stored.
+    """
+    variant = accepted.variant
+    entries = tuple(entry for entry in variant.files if not is_bytecode(entry.path))
+    folder = f"{BUILD_FOLDER}/{variant.name}"
+    if recheck:
+        _discard_damaged(cache, pin, entries)
+    if _missing(cache, pin, entries):
+        lock = cache.lock(pin.repo, f"{pin.commit}.{variant.name}", f"fetching {folder} of {pin}")
+        with lock.held(lambda: not _missing(cache, pin, entries)):
+            missing = _missing(cache, pin, entries)
+            try:
+                _store_all(source, cache, pin, missing, progress, lock)
+            except OfflineError as error:
+                raise _incomplete(cache, pin, variant, entries, error) from error
+            cache.place(pin.repo, pin.commit, folder, entries)
+            if pin.ref is not None:
+                cache.remember_ref(pin.repo, pin.ref, pin.commit)
+    inside = f"{folder}/"
+    return Artifact(
+        origin=FromSource(pin, source.name),
+        label=variant.name,
+        root=cache.path(pin.repo, pin.commit, folder),
+        announced={entry.path.removeprefix(inside): entry.blob for entry in entries},
+        archs=accepted.archs,
+        blobs=cache.blobs(pin.repo),
+    )
+
+
+def read_metadata(
+    source: Source, cache: Cache, pin: Pin, labels: Iterable[str], *, ahead: Accepted | None = None
+) -> Mapping[str, bytes]:
+    """The metadata of builds, kept in the cache so that fetching a build later does not ask for it again.
+
+    Args:
+        source: Where it comes from.
+        cache: Where it goes.
+        pin: The commit.
+        labels: The builds' names.
+        ahead: A build whose other files are brought in the same round, because it will probably be fetched next.
+
+    Returns:
+        The bytes by label. A build without metadata is not in it, nor one whose metadata is neither here nor to be had
+        offline; one that is too long to be metadata is there cut, but still too long.
+
+    Raises:
+        FetchError: If the source cannot be read.
+    """
+    wanted = set(labels)
+    builds = {variant.name: variant for variant in variants_of(source.files(pin.repo, pin.commit, BUILD_FOLDER))}
+    entries = {
+        label: entry
+        for label, variant in builds.items()
+        if label in wanted and (entry := _metadata_of(variant)) is not None
+    }
+    found: dict[str, bytes] = {}
+    missing = []
+    for label, entry in entries.items():
+        if entry.size_bytes > MAX_BYTES:
+            found[label] = _beginning(source, pin, entry)
+        elif (content := cache.read(pin.repo, pin.commit, entry)) is not None:
+            found[label] = content
+        else:
+            missing.append(entry)
+    extra = [entry for entry in ahead.variant.files if not is_bytecode(entry.path)] if ahead and missing else []
+    more = [entry for entry in extra if entry not in missing and not _is_here(cache, pin, entry)]
+    try:
+        for entry in missing:
+            cache.discard(pin.repo, pin.commit, entry)
+        _store_all(source, cache, pin, [*missing, *more], None, None)
+    except OfflineError:
+        return found
+    for label, entry in entries.items():
+        if label not in found and (content := cache.read(pin.repo, pin.commit, entry)) is not None:
+            found[label] = content
+    return found
+
+
+def is_bytecode(path: str) -> bool:
+    """Whether a path is one that the ecosystem never downloads."""
+    parts = PurePosixPath(path)
+    return "__pycache__" in parts.parts or parts.suffix == ".pyc"
+
+
+def _metadata_of(variant: Variant) -> FileEntry | None:
+    path = f"{BUILD_FOLDER}/{variant.name}/{METADATA_FILE}"
+    return next((entry for entry in variant.files if entry.path == path), None)
+
+
+def _beginning(source: Source, pin: Pin, entry: FileEntry) -> bytes:
+    parts, length_bytes = [], 0
+    for chunk in source.chunks(pin.repo, pin.commit, entry):
+        parts.append(chunk)
+        length_bytes += len(chunk)
+        if length_bytes > MAX_BYTES:
+            break
+    return b"".join(parts)
+
+
+def _missing(cache: Cache, pin: Pin, entries: Sequence[FileEntry]) -> list[FileEntry]:
+    return [entry for entry in entries if not cache.has(pin.repo, pin.commit, entry)]
+
+
+def _is_here(cache: Cache, pin: Pin, entry: FileEntry) -> bool:
+    return cache.has(pin.repo, pin.commit, entry) or cache.has_blob(pin.repo, entry)
+
+
+def _discard_damaged(cache: Cache, pin: Pin, entries: Sequence[FileEntry]) -> None:
+    for entry in entries:
+        if cache.has(pin.repo, pin.commit, entry) and not is_intact(
+            cache.path(pin.repo, pin.commit, entry.path), entry
+        ):
+            cache.discard(pin.repo, pin.commit, entry)
+
+
+class _StoppedError(Exception):
+    """Another file of the same build failed."""
+
+
+class _Tally:
+    """Adds up what several threads bring, and stops them when one fails."""
+
+    def __init__(self, total_bytes: int, progress: Progress | None, lock: WorkLock | None) -> None:
+        self._total_bytes = total_bytes
+        self._progress = progress
+        self._lock = lock
+        self._done_bytes = 0
+        self._guard = threading.Lock()
+        self.stopped = False
+
+    def told(self, path: str) -> Callable[[int], None]:
+        """What to tell about the pieces of one file."""
+
+        def told(length_bytes: int) -> None:
+            with self._guard:
+                if self.stopped:
+                    raise _StoppedError
+                self._done_bytes += length_bytes
+                if self._lock is not None:
+                    self._lock.beat()
+                if self._progress is not None:
+                    self._progress(path, self._done_bytes, self._total_bytes)
+
+        return told
+
+
+def _store_all(
+    source: Source,
+    cache: Cache,
+    pin: Pin,
+    entries: Sequence[FileEntry],
+    progress: Progress | None,
+    lock: WorkLock | None,
+) -> None:
+    # Files with the same bytes are one blob, and one download. The largest first, so that none is left alone at the end.
+    absent = [entry for entry in entries if not cache.has_blob(pin.repo, entry)]
+    unique = list({entry.blob: entry for entry in sorted(absent, key=lambda entry: -entry.size_bytes)}.values())
+    tally = _Tally(sum(entry.size_bytes for entry in unique), progress, lock)
+
+    def store(entry: FileEntry) -> None:
+        def chunks(start_bytes: int) -> Iterator[bytes]:
+            return source.chunks(pin.repo, pin.commit, entry, start_bytes=start_bytes)
+
+        cache.store(pin.repo, entry, chunks, told=tally.told(entry.path))
+
+    if len(unique) < 2:
+        for entry in unique:
+            store(entry)
+        return
+    # Imported here because most loads find everything in the cache.
+    from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+
+    with ThreadPoolExecutor(min(_MAX_THREADS, len(unique)), thread_name_prefix="kernel_hub-fetch") as pool:
+        pending = [pool.submit(store, entry) for entry in unique]
+        try:
+            done, _ = wait(pending, return_when=FIRST_EXCEPTION)
+            failures = [error for future in done if (error := future.exception()) is not None]
+            if failures:
+                raise next((error for error in failures if not isinstance(error, _StoppedError)), failures[0])
+        finally:
+            tally.stopped = True
+            for future in pending:
+                future.cancel()
+
+
+def _incomplete(
+    cache: Cache, pin: Pin, variant: Variant, entries: Sequence[FileEntry], error: OfflineError
+) -> IncompleteArtifactError | OfflineError:
+    missing = _missing(cache, pin, entries)
+    command = f"with network access, run: kernel-hub download {pin.repo}@{pin.ref or pin.commit}"
+    inside = f"{BUILD_FOLDER}/{variant.name}/"
+    if len(missing) == len(entries):
+        return OfflineError(f"build {variant.name} of {pin} is not in the cache: {error.message}", hint=command)
+    paths = [entry.path.removeprefix(inside) for entry in missing]
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return IncompleteArtifactError(
+        f"build {variant.name} of {pin} is incomplete in the cache: {paths[0]}{more} is missing, and {error.message}",
+        missing=paths,
+        hint=command,
+    )

@@ -1,0 +1,275 @@
+"""A source that remembers: what was learned once is not asked again, and is what there is when the network is not.
+
+Implements `kernel_hub.model.source.Source` over another source, the cache and the index. Commits are immutable, so their
+listings and files are never asked for twice. References are asked for when they are older than the freshness time. When the
+source fails and something is remembered, that serves, after a short wait and with one notice.
+
+What others put into the Hugging Face cache counts as remembered too: huggingface_hub's references, listings and files.
+Leaves out: fetching builds (see `kernel_hub.fetch`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Literal, Protocol, TypeVar, runtime_checkable
+
+from kernel_hub.cache import Cache
+from kernel_hub.cache.foreign import listing_in_cache
+from kernel_hub.errors import (
+    InvalidDocumentError,
+    KernelHubError,
+    OfflineError,
+    RevisionNotFoundError,
+    SourceUnavailableError,
+)
+from kernel_hub.index import Index, KnownRefs
+from kernel_hub.model.requirement import RepoId, is_commit
+from kernel_hub.model.source import FileEntry, PublisherStanding, Refs, Source
+from kernel_hub.select import BUILD_FOLDER, variants_of
+
+_LOG = logging.getLogger("kernel_hub")
+_HURRY_S = 1.0
+# A caller who wants references looked up now has more patience than one who would take yesterday's.
+_PATIENT_S = 5.0
+
+Mode = Literal["online", "cached-first", "offline"]
+_T = TypeVar("_T")
+
+
+@runtime_checkable
+class Hurried(Protocol):
+    """A source that can be asked to be quick."""
+
+    def hurried(self, patience_s: float) -> Source:
+        """The same source with one short try."""
+
+
+class CachedSource:
+    """Another source, remembered.
+
+    Args:
+        inner: Where answers come from; None if there is nothing to ask.
+        cache: Where files are.
+        index: Where references and listings are remembered.
+        key: The source's folder in the index.
+        name: The source's name, for messages.
+        mode: "online" asks for what is not fresh, "cached-first" for what is not remembered, "offline" for nothing.
+        freshness_s: How long references and publishers count as current.
+        patience_s: How long to wait for an answer that can be done without; default: by whether freshness is wanted.
+        clock: The time in seconds of Unix time; replaced in tests.
+    """
+
+    def __init__(
+        self,
+        inner: Source | None,
+        cache: Cache,
+        index: Index,
+        *,
+        key: str,
+        name: str,
+        mode: Mode = "online",
+        freshness_s: float = 600.0,
+        patience_s: float | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._inner = inner if mode != "offline" else None
+        self._cache = cache
+        self._index = index
+        self._key = key
+        self._name = name
+        self._mode = mode
+        self._freshness_s = freshness_s
+        self._patience_s = patience_s if patience_s is not None else (_HURRY_S if freshness_s > 0 else _PATIENT_S)
+        self._clock = clock
+        self._failed: KernelHubError | None = None
+        self._listings: dict[tuple[RepoId, str, str], tuple[FileEntry, ...]] = {}
+
+    @property
+    def name(self) -> str:
+        """The inner source's name."""
+        return self._name
+
+    def refs(self, repo: RepoId) -> Refs:
+        """See `Source.refs`.
+
+        Raises:
+            OfflineError: If the network may not be used and nothing is remembered.
+        """
+        known = self._index.refs(self._key, repo)
+        if known is not None and self._is_current(known.asked_s):
+            return known.refs
+        remembered = self._loadable(repo, known)
+        if remembered is not None and (self._inner is None or self._mode == "cached-first"):
+            return remembered
+        found = self._ask(lambda source: source.refs(repo), f"the versions of {repo}", can_serve=remembered is not None)
+        if found is None:
+            assert remembered is not None
+            return remembered
+        self._index.remember_refs(self._key, repo, found, self._clock())
+        return found
+
+    def commit_of(self, repo: RepoId, revision: str) -> str:
+        """See `Source.commit_of`."""
+        if is_commit(revision) and self._known_listing(repo, revision, BUILD_FOLDER) is not None:
+            return revision
+        known = self._index.refs(self._key, repo)
+        if is_commit(revision) or (known is not None and self._is_current(known.asked_s)):
+            refs = known.refs if known is not None else Refs({})
+        else:
+            refs = self.refs(repo)
+        commit = refs.branches.get(revision) or refs.tags.get(revision)
+        if commit is not None:
+            return commit
+        if self._inner is None and not is_commit(revision):
+            raise RevisionNotFoundError(f"nothing is remembered of a revision {revision!r} of {repo}")
+        found = self._ask(lambda source: source.commit_of(repo, revision), f"{repo}@{revision}", can_serve=False)
+        assert found is not None
+        return found
+
+    def files(self, repo: RepoId, commit: str, prefix: str = "") -> tuple[FileEntry, ...]:
+        """See `Source.files`."""
+        known = self._known_listing(repo, commit, prefix)
+        if known is not None:
+            return known
+        foreign = listing_in_cache(self._cache, repo, commit, prefix)
+        if foreign is not None and (self._inner is None or self._mode == "cached-first"):
+            return foreign
+        found = self._ask(
+            lambda source: source.files(repo, commit, prefix), f"the files of {repo}", can_serve=foreign is not None
+        )
+        if found is None:
+            assert foreign is not None
+            return foreign
+        self._index.remember_listing(self._key, repo, commit, prefix, found)
+        self._listings[repo, commit, prefix] = found
+        return found
+
+    def read(self, repo: RepoId, commit: str, path: str, *, limit_bytes: int) -> bytes:
+        """See `Source.read`."""
+        place = self._cache.path(repo, commit, path)
+        try:
+            with place.open("rb") as file:
+                content = file.read(limit_bytes + 1)
+        except OSError:
+            found = self._ask(
+                lambda source: source.read(repo, commit, path, limit_bytes=limit_bytes),
+                f"{path} of {repo}",
+                can_serve=False,
+            )
+            assert found is not None
+            return found
+        if len(content) > limit_bytes:
+            raise InvalidDocumentError(str(place), f"is longer than {limit_bytes} bytes")
+        return content
+
+    def chunks(self, repo: RepoId, commit: str, entry: FileEntry, *, start_bytes: int = 0) -> Iterator[bytes]:
+        """See `Source.chunks`; always from the inner source, because the caller looks into the cache first."""
+        if self._inner is None:
+            raise self._offline(f"{entry.path} of {repo}")
+        return self._inner.chunks(repo, commit, entry, start_bytes=start_bytes)
+
+    def publisher(self, namespace: str) -> PublisherStanding:
+        """See `Source.publisher`. What was found out once serves when it cannot be asked, with its date."""
+        known = self._index.standing(self._key, namespace)
+        if known is not None and (self._mode != "online" or self._is_current(known.asked_s)):
+            return known.standing if self._inner is not None else _dated(known.standing, known.asked_s)
+        try:
+            found = self._ask(
+                lambda source: source.publisher(namespace), f"the publisher {namespace}", can_serve=known is not None
+            )
+        except (OfflineError, SourceUnavailableError) as error:
+            return PublisherStanding(None, error.message)
+        if found is not None and found.trusted is not None:
+            self._index.remember_standing(self._key, namespace, found, self._clock())
+            return found
+        if known is not None:
+            return _dated(known.standing, known.asked_s)
+        return found or PublisherStanding(None, "nothing is known of it")
+
+    def _ask(self, call: Callable[[Source], _T], what: str, *, can_serve: bool) -> _T | None:
+        """The inner source's answer; None if it has none and `can_serve` says that there is something else to use."""
+        if self._inner is None:
+            raise self._offline(what)
+        if not can_serve:
+            return call(self._inner)
+        if self._failed is not None:
+            return None
+        try:
+            if not isinstance(self._inner, Hurried):
+                return call(self._inner)
+            source = self._inner.hurried(self._patience_s)
+            return _within(self._patience_s, lambda: call(source), self._name)
+        except (SourceUnavailableError, OfflineError, InvalidDocumentError) as error:
+            self._failed = error
+            _LOG.warning("%s; using what is in the cache", error.message)
+            return None
+
+    def _offline(self, what: str) -> OfflineError:
+        return OfflineError(
+            f"{what} cannot be had: it is not in the cache, and the network may not be used",
+            hint="unset HF_HUB_OFFLINE, or bring the kernel into the cache on a machine with network access",
+        )
+
+    def _is_current(self, asked_s: float) -> bool:
+        # A time that lies ahead comes from a clock that was wrong then or is wrong now.
+        return 0 <= self._clock() - asked_s < self._freshness_s
+
+    def _known_listing(self, repo: RepoId, commit: str, prefix: str) -> tuple[FileEntry, ...] | None:
+        found = self._listings.get((repo, commit, prefix))
+        if found is None:
+            found = self._index.listing(self._key, repo, commit, prefix)
+            if found is not None:
+                self._listings[repo, commit, prefix] = found
+        return found
+
+    def _loadable(self, repo: RepoId, known: KnownRefs | None) -> Refs | None:
+        """The remembered references, each at the newest of its commits that a build in the cache belongs to."""
+        foreign = self._cache.refs(repo)
+        if known is None and not foreign:
+            return None
+        branches = dict(known.refs.branches) if known is not None else {}
+        earlier = known.earlier if known is not None else {}
+        for name in sorted({*branches, *foreign}):
+            own = (branches[name],) if name in branches else ()
+            commits = (*own, *earlier.get(name, ()), *((foreign[name],) if name in foreign else ()))
+            branches[name] = next((commit for commit in commits if self._has_build(repo, commit)), commits[0])
+        return Refs(branches, known.refs.tags if known is not None else {})
+
+    def _has_build(self, repo: RepoId, commit: str) -> bool:
+        listing = self._known_listing(repo, commit, BUILD_FOLDER)
+        if listing is None:
+            listing = listing_in_cache(self._cache, repo, commit, BUILD_FOLDER) or ()
+        return any(
+            all(self._cache.has(repo, commit, entry) for entry in variant.files) for variant in variants_of(listing)
+        )
+
+
+def _dated(standing: PublisherStanding, asked_s: float) -> PublisherStanding:
+    day = datetime.fromtimestamp(asked_s, UTC).date().isoformat()
+    return PublisherStanding(standing.trusted, f"{standing.reason}; looked up on {day}")
+
+
+def _within(patience_s: float, call: Callable[[], _T], name: str) -> _T:
+    """The result of a call, or an error when the time is over: name look-ups, for one, have no limit of their own."""
+    results: list[_T] = []
+    errors: list[BaseException] = []
+    done = threading.Event()
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:  # noqa: BLE001 - carried to the caller's thread
+            errors.append(error)
+        finally:
+            done.set()
+
+    threading.Thread(target=run, name="kernel_hub-ask", daemon=True).start()
+    if not done.wait(patience_s):
+        raise SourceUnavailableError(f"{name} does not answer within {patience_s:g} s", url=name)
+    if errors:
+        raise errors[0]
+    return results[0]
