@@ -104,7 +104,8 @@ class Host:
             if key not in _KEYS:
                 raise InvalidDocumentError(name, "unknown key", location=str(key))
         reader = _Reader(document, name)
-        probes = document.get("probes") or {}
+        probes = document.get("probes")
+        probes = {} if probes is None else probes
         if not isinstance(probes, Mapping) or not all(
             isinstance(part, str) for pair in probes.items() for part in pair
         ):
