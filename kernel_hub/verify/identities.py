@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from io import FileIO
 
-from kernel_hub.artifact_tree import TreeFile
 from kernel_hub.model.digest import Digest, DigestAlgorithm
 from kernel_hub.model.source import BlobId, GitBlob, LfsBlob
+from kernel_hub.verify.artifact_tree import TreeFile
 
 _CHUNK_BYTES = 1 << 18
 # Below this, starting threads costs more than they save.

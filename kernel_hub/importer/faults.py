@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 
 from kernel_hub.errors import KernelImportError, MissingDependencyError
-from kernel_hub.python_dependencies import pip_line
+from kernel_hub.importer.dependencies import pip_line
 
 # Modules whose distribution has another name, as far as kernels import them.
 _DISTRIBUTIONS = {

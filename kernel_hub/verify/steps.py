@@ -1,10 +1,8 @@
-"""Stage 4, verify: an artifact becomes a verified artifact, or nothing of it is ever imported.
-
-The steps, in this order (architecture, "verify is written as numbered steps"):
+"""The steps of verification, in this order (architecture, "verify is written as numbered steps"):
 
 1. a signature over the exact bytes of `metadata.json`, if the policy asks for one;
 2. only then is the metadata parsed, from those bytes;
-3. every path is a regular file or the cache's own link (see `kernel_hub.artifact_tree`);
+3. every path is a regular file or the cache's own link (see `kernel_hub.verify.artifact_tree`);
 4. every file is digested, through a descriptor that was opened without following links;
 5. the manifest and the source's listing cover the tree exactly: nothing changed, missing or extra;
 6. the tree's digest is the locked one, if it is locked;
@@ -21,7 +19,6 @@ from io import FileIO
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
-from kernel_hub.artifact_tree import ArtifactTree, TreeFile
 from kernel_hub.errors import (
     DigestMismatchError,
     DigestMissingError,
@@ -29,7 +26,6 @@ from kernel_hub.errors import (
     IncompleteArtifactError,
     InvalidDocumentError,
 )
-from kernel_hub.identities import IdentifiedFile, blob_of, blob_text, identify
 from kernel_hub.model.artifact import (
     Artifact,
     Expectation,
@@ -44,6 +40,8 @@ from kernel_hub.model.digest import Digest, DigestAlgorithm, Manifest, covers, t
 from kernel_hub.model.metadata import MAX_BYTES, Metadata
 from kernel_hub.model.source import BlobId, GitBlob, LfsBlob
 from kernel_hub.model.variant import ArchLabel, NoarchLabel, UnknownLabel, read_label
+from kernel_hub.verify.artifact_tree import ArtifactTree, TreeFile
+from kernel_hub.verify.identities import IdentifiedFile, blob_of, blob_text, identify
 
 METADATA = "metadata.json"
 _NOTHING = "nothing"

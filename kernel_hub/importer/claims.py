@@ -1,4 +1,4 @@
-"""Stage 5, import: a verified artifact becomes a loaded kernel, once, whole or not at all.
+"""Which artifact is imported under which name, and the record of each: once, whole or not at all.
 
 Each artifact is imported under a module name of its own, `<python_name>_<digits of its tree digest>`, so that two versions
 of one kernel live side by side and a relative import never meets the other's module. The same bytes from another origin
@@ -8,7 +8,7 @@ function of a kernel is found again where the kernel was loaded first.
 What module names cannot keep apart is torch's operator namespace, `torch.ops.<id>`. Of two different artifacts that
 claim the same one, the second is refused before any of its code runs.
 
-Leaves out: finding and reading files (see `kernel_hub.finder`), and verifying them (see `kernel_hub.verify`).
+Leaves out: finding and reading files (see `kernel_hub.importer.finder`), and verifying them (see `kernel_hub.verify`).
 """
 
 from __future__ import annotations
@@ -26,23 +26,14 @@ from typing import NamedTuple
 from packaging.version import Version
 
 from kernel_hub.errors import AmbiguousKernelError, EmptyKernelError, KernelHubError, MissingDependencyError
-from kernel_hub.finder import KernelFinder, KernelPackage
-from kernel_hub.import_faults import import_fault
+from kernel_hub.importer.dependencies import check_dependencies, is_importable, pip_line
+from kernel_hub.importer.faults import import_fault
+from kernel_hub.importer.finder import KernelFinder, KernelPackage
 from kernel_hub.model.artifact import FromSource, Origin, VerifiedArtifact
 from kernel_hub.model.digest import Digest
 from kernel_hub.model.framework import TvmFfi
 from kernel_hub.model.loaded import LoadedKernel
 from kernel_hub.model.variant import ArchLabel, read_label
-from kernel_hub.python_dependencies import check_dependencies, is_importable, missing_dependencies, pip_line
-
-__all__ = [
-    "Importer",
-    "LoadedKernel",
-    "check_dependencies",
-    "import_artifact",
-    "loaded_kernels",
-    "missing_dependencies",
-]
 
 FORMAT_OF_KERNELS = Version("0.17.2")
 """The release of the `kernels` client whose repository format this package implements."""
