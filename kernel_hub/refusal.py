@@ -125,7 +125,7 @@ def _message(selection: Selection) -> str:
         lines.append(f"  closest of {len(near)} build{'s' if len(near) > 1 else ''}:")
         lines.extend(f"    {entry.text}" for entry in near[:SHOWN])
         if len(near) > SHOWN:
-            lines.append(f"  all of them: kernel-hub explain {selection.subject or '<name>'}")
+            lines.append(f"  all of them: kernel-hub explain --all {selection.subject or '<name>'}")
     lines.extend(f"  note: {note}" for note in selection.notes)
     return "\n".join(lines)
 
