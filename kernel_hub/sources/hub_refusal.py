@@ -64,7 +64,7 @@ def refusal(status: int, headers: Mapping[str, str], content: bytes, *, url: str
     if code == "RevisionNotFound":
         return _no_revision(subject, url)
     if code == "EntryNotFound":
-        return _no_entry(subject, url)
+        return _no_entry(subject, url) if subject.path else EntryNotFoundError(f"{subject.repo}: {reason} ({url})")
     if status in (401, 403):
         return AccessDeniedError(f"{subject.repo}: {url} refuses access ({status}): {reason}", hint=_AUTHENTICATE)
     if is_html(headers, content):
