@@ -17,7 +17,7 @@ from kernel_hub.detect.probes import Found, Probes, read_text
 from kernel_hub.detect.torch_files import TorchFiles
 from kernel_hub.model.backend import Backend, BackendKind
 
-_LEADING: Final = re.compile(r"(\d+)\.(\d+)")
+_LEADING: Final = re.compile(r"(\d+)(?:\.(\d+))?")
 # The compiler's own number, 20250301 for 2025.3.1; newer builds may write it with dots.
 _XPU: Final = re.compile(r"(\d{4})(?:\.|0)(\d)")
 _CUDA_RUNTIME: Final = re.compile(r"libcudart\.so\.(\d+)\.(\d+)(?:\.\d+)*")
@@ -57,7 +57,7 @@ def _versioned(kind: BackendKind, pattern: re.Pattern[str], text: str, how: str)
     found = pattern.match(text)
     if not found:
         return Found(Backend(kind), f"{how}, of which the version is not understood")
-    return Found(Backend(kind, Version(f"{found[1]}.{found[2]}")), how)
+    return Found(Backend(kind, Version(f"{found[1]}.{found[2] or 0}")), how)
 
 
 def _cann(probes: Probes) -> Found[Backend]:

@@ -20,6 +20,8 @@ from kernel_hub.model.host import Device
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 _DRIVER_NOT_LOADED: Final = 9
 _LIBRARY_NOT_FOUND: Final = 12
+_LIBRARY: Final = "libnvidia-ml.so.1"
+_LINKER_CACHE: Final = "/etc/ld.so.cache"
 _INSTALL: Final = "pip install 'kernel-hub[gpu]' to read them through NVML"
 # Boards whose GPU is part of the chip, by the device tree's name of the chip. Compute capabilities: NVIDIA's list
 # "CUDA GPU Compute Capability", rows Jetson TX2, AGX Xavier and AGX Orin.
@@ -72,6 +74,10 @@ class _Absent:
 
 def probe_nvidia(probes: Probes) -> Gpus:
     """NVIDIA's driver and visible devices."""
+    # Loading the binding costs more than all other probes, so machines without any sign of a driver are spared it.
+    if probes.platform.system == "linux" and guarded(lambda: _sign_of_a_driver(probes)).value == "":
+        nothing = "no libnvidia-ml.so.1 and no device file of an NVIDIA GPU"
+        return Gpus(Found(None, nothing), _tegra_or(probes, Found((), nothing)))
     started = guarded(lambda: _start(probes))
     nvml = started.value
     if nvml is None or isinstance(nvml, _Absent):
@@ -180,15 +186,18 @@ def _named_mig(listed: str, gpus: list[_Gpu]) -> Found[tuple[Device, ...]]:
 
 
 def _by_files(probes: Probes, absent: _Absent) -> Found[tuple[Device, ...]]:
-    """Whether the system shows any sign of a GPU; what kind it is, only NVML can tell."""
-    if absent.driver:
+    """Whether there may be a GPU where NVML cannot be asked; what kind it is, nobody else can tell."""
+    if absent.driver is not False:
         return Found(None, absent.problem)
-    if probes.platform.system == "linux":
-        trace = _trace_of_a_gpu(probes) or ("" if absent.driver is False else _driver_library(probes))
-        if trace:
-            return Found(None, f"{absent.problem}; {trace} exists, so there may be a GPU")
-        return Found((), f"{absent.problem}; the system shows no sign of an NVIDIA GPU")
-    return Found(() if absent.driver is False else None, absent.problem)
+    trace = _trace_of_a_gpu(probes) if probes.platform.system == "linux" else ""
+    if trace:
+        return Found(None, f"{absent.problem}; {trace} exists, so there may be a GPU")
+    return Found((), absent.problem)
+
+
+def _sign_of_a_driver(probes: Probes) -> Found[str]:
+    """Found("") only if neither a device file nor a library that the dynamic linker would find is there."""
+    return Found(_trace_of_a_gpu(probes) or _driver_library(probes), "")
 
 
 def _trace_of_a_gpu(probes: Probes) -> str:
@@ -207,12 +216,12 @@ def _trace_of_a_gpu(probes: Probes) -> str:
 
 
 def _driver_library(probes: Probes) -> str:
-    """The driver's library, without which CUDA finds no device; empty if it is not there."""
+    """Where the dynamic linker would find NVML's library, without which CUDA finds no device; empty if nowhere."""
     for folder in library_folders(probes):
-        for name in ("libnvidia-ml.so.1", "libcuda.so.1"):
-            if (folder / name).exists():
-                return name
-    return ""
+        if (folder / _LIBRARY).exists():
+            return str(folder / _LIBRARY)
+    cache = probes.path(_LINKER_CACHE)
+    return _LINKER_CACHE if cache.is_file() and _LIBRARY.encode() in cache.read_bytes() else ""
 
 
 def _tegra_or(probes: Probes, otherwise: Found[tuple[Device, ...]]) -> Found[tuple[Device, ...]]:

@@ -25,7 +25,7 @@ def with_fields(probes: Probes, folder: Path, **fields: str | None) -> Host:
     ("fields", "expected"),
     [
         ({"cuda": "12.8", "hip": None}, "CUDA 12.8"),
-        ({"cuda": "13", "hip": None}, "CUDA"),
+        ({"cuda": "13", "hip": None}, "CUDA 13.0"),
         ({"cuda": "12.8.1"}, "CUDA 12.8"),
         ({"cuda": None, "hip": "6.4.43482-0f2d60242"}, "ROCm 6.4"),
         ({"cuda": None, "hip": "7.1"}, "ROCm 7.1"),

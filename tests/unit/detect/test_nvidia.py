@@ -25,6 +25,7 @@ DIVIDED = {"name": "NVIDIA A100", "arch": "8.0", "uuid": "GPU-cccc", "migs": MIG
 WHOLE = {"name": "NVIDIA A100", "arch": "8.0", "uuid": "GPU-dddd"}
 NO_LIBRARY = {"error": 12, "text": "NVML Shared Library Not Found"}
 NO_DRIVER = {"error": 9, "text": "Driver Not Loaded"}
+LIBRARY = "/usr/lib64/libnvidia-ml.so.1"
 MISMATCH = {"error": 18, "text": "Driver/library version mismatch"}
 
 
@@ -127,15 +128,15 @@ def test_nvml_is_shut_down_also_when_a_question_fails(describe_machine: Describe
     [
         (NO_LIBRARY, [], []),
         (NO_DRIVER, [], []),
-        (NO_DRIVER, ["/usr/lib64/libcuda.so.1"], []),
+        (NO_DRIVER, [LIBRARY], []),
         (NO_LIBRARY, ["/dev/nvidia0"], None),
         (NO_LIBRARY, ["/dev/dxg"], None),
         (NO_DRIVER, ["/proc/driver/nvidia/gpus/0000:01:00.0/information"], None),
-        (MISMATCH, [], None),
+        (MISMATCH, [LIBRARY], None),
         (None, [], []),
         (None, ["/dev/nvidiactl"], []),
         (None, ["/dev/nvidia3"], None),
-        (None, ["/usr/lib64/libcuda.so.1"], None),
+        (None, [LIBRARY], None),
         (None, ["/usr/lib/wsl/lib/libnvidia-ml.so.1"], None),
     ],
 )
@@ -145,6 +146,24 @@ def test_no_device_is_only_claimed_where_the_system_shows_no_sign_of_one(
     host = detect(describe_machine("h100", nvml=nvml, files=dict.fromkeys(files, "")))
     assert devices(host) == expected
     assert host.probes["devices"]
+
+
+def test_a_library_that_only_the_linkers_cache_knows_is_a_sign_of_a_driver(describe_machine: Describe) -> None:
+    cache = {"/etc/ld.so.cache": "glibc-ld.so.cache1.1\0libnvidia-ml.so.1\0/opt/nvidia/lib/libnvidia-ml.so.1\0"}
+    host = detect(describe_machine("h100", files=cache))
+    assert devices(host) == ["device 0 (NVIDIA H100 80GB HBM3, 9.0)"]
+
+
+def test_a_machine_without_a_sign_of_a_driver_is_not_made_to_load_the_binding(describe_machine: Describe) -> None:
+    asked = []
+
+    def load() -> Any:
+        asked.append("nvml")
+        raise ImportError
+
+    host = detect(replace(describe_machine("cpu-only-cuda-torch"), load_nvml=load))
+    assert host.devices == ()
+    assert asked == []
 
 
 @pytest.mark.parametrize(("nvml", "expected"), [(NO_LIBRARY, []), (NO_DRIVER, []), (MISMATCH, None), (None, None)])
