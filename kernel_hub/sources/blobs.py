@@ -101,14 +101,18 @@ class Incoming:
         self._blobs.keep(self._path, blob)
         return blob
 
+    def close(self) -> None:
+        """Drop what arrived, unless it was kept."""
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
-        self._path.unlink(missing_ok=True)
+        self.close()
 
 
 class Blobs:
@@ -155,7 +159,7 @@ class Blobs:
         return found
 
     def receive(self, size_bytes: int) -> Incoming:
-        """Start a blob of this length; use the result in a `with` statement."""
+        """Start a blob of this length; the caller closes it."""
         return Incoming(self, size_bytes)
 
     def put(self, content: bytes | Path) -> StoredBlob:

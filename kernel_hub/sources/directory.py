@@ -79,13 +79,18 @@ class DirectoryRegistry(RegistryReader):
             self._store.remove_repo(repo)
 
     def create_branch(self, repo: RepoId, branch: str, *, start: str | None = None) -> str:
+        self.add_branch(repo, branch, start=start)
+        return self.commit_of(repo, f"refs/heads/{branch}")
+
+    def add_branch(self, repo: RepoId, branch: str, *, start: str | None = None) -> bool:
+        """Create a branch at `start` (default: `main`'s head); False if it is there already, wherever it is."""
         check_ref_name(branch)
         target = self.commit_of(repo, MAIN if start is None else start)
         with self._reaching(), self._store.writing(repo):
-            head = self._store.reference(repo, RefKind.HEAD, branch)
-            if head is None:
-                self._store.set_reference(repo, RefKind.HEAD, branch, target)
-            return target if head is None else head
+            if self._store.reference(repo, RefKind.HEAD, branch) is not None:
+                return False
+            self._store.set_reference(repo, RefKind.HEAD, branch, target)
+            return True
 
     def move_branch(self, repo: RepoId, branch: str, commit: str, *, expected: str | None) -> None:
         """Point a branch at a commit, if its head is still `expected` (None: if there is no such branch).
@@ -125,13 +130,18 @@ class DirectoryRegistry(RegistryReader):
         """Remove a tag."""
         self._remove(repo, RefKind.TAG, tag)
 
+    @property
+    def scratch(self) -> Path:
+        """A folder for files that are still growing; what a crash leaves there, `gc` removes."""
+        return self._store.scratch
+
     def store(self, content: bytes | Path) -> StoredBlob:
         """Keep bytes, so that a commit may name them."""
         with self._reaching():
             return self._store.blobs.put(content)
 
     def receive(self, size_bytes: int) -> Incoming:
-        """Start to keep bytes that arrive piece by piece."""
+        """Start to keep bytes that arrive piece by piece; the caller closes the result."""
         with self._reaching():
             return self._store.blobs.receive(size_bytes)
 
