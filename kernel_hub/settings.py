@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -23,6 +23,7 @@ from kernel_hub.overrides import Override, read_overrides
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
 DEFAULT_FRESHNESS_S = 600.0
+Mode: TypeAlias = Literal["online", "cached-first", "offline"]
 _MAX_CONFIG_BYTES = 1 << 20
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"", "0", "false", "no", "off"})
@@ -36,11 +37,13 @@ class Registry:
         namespace: The part of a repository's name before '/'.
         url: `http(s)://...` of a server, or `file://...` of a registry folder.
         defined_in: The variable or file that says so.
+        token_env: The variable that holds a token for it. The Hub's own token is never sent to another registry.
     """
 
     namespace: str
     url: str
     defined_in: str
+    token_env: str | None = None
 
     @property
     def folder(self) -> Path | None:
@@ -57,7 +60,7 @@ class Settings:
         endpoint: The Hub's URL for namespaces without a registry of their own.
         hub_cache: Where fetched files live (the Hugging Face cache).
         home: Our own folder beside it: index, stamps, locks.
-        offline: Whether the network must not be used.
+        mode: "online" asks for what is not fresh, "cached-first" for what is not remembered, "offline" for nothing.
         telemetry: Whether requests may name this machine's versions.
         token: The Hub token if the environment sets one; otherwise huggingface_hub finds the stored one.
         freshness_s: How long a looked-up reference counts as current.
@@ -70,7 +73,7 @@ class Settings:
     endpoint: str
     hub_cache: Path
     home: Path
-    offline: bool = False
+    mode: Mode = "online"
     telemetry: bool = True
     token: str | None = None
     freshness_s: float = DEFAULT_FRESHNESS_S
@@ -106,7 +109,7 @@ def load_settings(environ: Mapping[str, str] | None = None, folder: Path | None 
         endpoint=_endpoint(environment),
         hub_cache=Path(hub_cache).expanduser(),
         home=Path(environment.get("KERNEL_HUB_HOME") or hf_home / "kernel_hub").expanduser(),
-        offline=_flag(environment, "HF_HUB_OFFLINE"),
+        mode=_mode(environment),
         telemetry=not (_flag(environment, "HF_HUB_DISABLE_TELEMETRY") or _flag(environment, "DO_NOT_TRACK")),
         token=environment.get("HF_TOKEN") or environment.get("HUGGING_FACE_HUB_TOKEN") or None,
         freshness_s=_seconds(environment, "KERNEL_HUB_FRESHNESS", DEFAULT_FRESHNESS_S),
@@ -135,6 +138,19 @@ def _flag(environment: Mapping[str, str], name: str) -> bool:
     if text in _FALSE:
         return False
     raise InvalidDocumentError(name, f"{text!r} is neither true nor false", hint="set it to 1 or 0")
+
+
+def _mode(environment: Mapping[str, str]) -> Mode:
+    if _flag(environment, "HF_HUB_OFFLINE"):
+        return "offline"
+    text = environment.get("KERNEL_HUB_MODE", "").strip().lower()
+    match text:
+        case "" | "online":
+            return "online"
+        case "cached-first" | "offline":
+            return text
+        case _:
+            raise InvalidDocumentError("KERNEL_HUB_MODE", f"{text!r} is none of online, cached-first, offline")
 
 
 def _seconds(environment: Mapping[str, str], name: str, default: float) -> float:
@@ -189,20 +205,29 @@ def _registries_of_text(text: str) -> Mapping[str, Any]:
     return pairs
 
 
-def _registry(namespace: str, url: object, defined_in: str, folder: Path) -> Registry:
+def _registry(namespace: str, entry: object, defined_in: str, folder: Path) -> Registry:
+    """One binding: a URL or folder, or a table with `url` and optionally `token-env`."""
     RepoId.parse(f"{namespace}/name")
-    if not isinstance(url, str) or not url:
-        raise InvalidDocumentError(defined_in, "is not a URL or a folder", location=namespace)
+    table = entry if isinstance(entry, dict) else {"url": entry}
+    url, token_env = table.get("url"), table.get("token-env")
+    if not isinstance(url, str) or not url or not set(table) <= {"url", "token-env"}:
+        problem = "is neither a URL or folder nor a table of 'url' and 'token-env'"
+        raise InvalidDocumentError(defined_in, problem, location=namespace)
+    if token_env is not None and not isinstance(token_env, str):
+        raise InvalidDocumentError(defined_in, "is not the name of a variable", location=f"{namespace}.token-env")
     parts = urlsplit(url)
     if parts.username or parts.password:
         raise InvalidDocumentError(
-            defined_in, "a registry's URL may not hold credentials", location=namespace, hint="set HF_TOKEN instead"
+            defined_in,
+            "a registry's URL may not hold credentials",
+            location=namespace,
+            hint="write { url = ..., token-env = 'NAME' } and put the token into that variable",
         )
     if parts.scheme in ("http", "https", "file"):
-        return Registry(namespace, url.rstrip("/"), defined_in)
+        return Registry(namespace, url.rstrip("/"), defined_in, token_env)
     if "://" in url:
         raise InvalidDocumentError(defined_in, f"{url!r} is neither http(s):// nor file://", location=namespace)
-    return Registry(namespace, (folder / Path(url).expanduser()).resolve().as_uri(), defined_in)
+    return Registry(namespace, (folder / Path(url).expanduser()).resolve().as_uri(), defined_in, token_env)
 
 
 def _project_file(here: Path) -> Path | None:

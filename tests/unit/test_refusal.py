@@ -48,7 +48,7 @@ def test_the_error_names_machine_closest_builds_and_ways_out(machine: str) -> No
     assert len(shown) == SHOWN
     assert all("needs" in line and "here" in line for line in shown)
     assert "torch212" in shown[0]
-    assert "kernel-hub explain acme/axpy@v1" in text
+    assert "kernel-hub explain --all acme/axpy@v1" in text
     assert "build" in error.hint()
     assert len(error.selection.rejected) == len(BUILDS)
     assert len(text.splitlines()) <= 9

@@ -25,7 +25,7 @@ def test_defaults_lie_beside_the_hugging_face_cache(read, tmp_path: Path) -> Non
     assert settings.endpoint == "https://huggingface.co"
     assert settings.hub_cache == tmp_path / "hf" / "hub"
     assert settings.home == tmp_path / "hf" / "kernel_hub"
-    assert not settings.offline
+    assert settings.mode == "online"
     assert settings.telemetry
 
 
@@ -41,7 +41,7 @@ def test_the_hub_variables_are_honoured(read, tmp_path: Path) -> None:  # type: 
     )
     assert settings.endpoint == "http://127.0.0.1:9"
     assert settings.hub_cache == tmp_path / "c"
-    assert settings.offline
+    assert settings.mode == "offline"
     assert settings.token == "t"
     assert not settings.telemetry
     assert settings.freshness_s == 0
@@ -52,6 +52,7 @@ def test_the_hub_variables_are_honoured(read, tmp_path: Path) -> None:  # type: 
     ("name", "value"),
     [
         ("HF_HUB_OFFLINE", "maybe"),
+        ("KERNEL_HUB_MODE", "later"),
         ("KERNEL_HUB_FRESHNESS", "soon"),
         ("KERNEL_HUB_FRESHNESS", "inf"),
         ("HF_ENDPOINT", "hub.example"),
@@ -88,6 +89,13 @@ def test_registries_merge_by_namespace_environment_first(read, tmp_path: Path) -
     assert settings.registries["local"].folder == project.parent / "reg"
     assert settings.registries["acme"].folder is None
     assert "pyproject.toml" in settings.registries["acme"].defined_in
+
+
+def test_a_registry_may_name_the_variable_of_its_token(read, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.kernel-hub.registries]\nacme = { url = "http://127.0.0.1:1", token-env = "ACME_TOKEN" }\n'
+    )
+    assert read().registries["acme"].token_env == "ACME_TOKEN"
 
 
 @pytest.mark.parametrize("url", ["http://user:secret@127.0.0.1/", "ftp://x/y", ""])

@@ -1,0 +1,188 @@
+"""The public functions. Each parses its arguments, reads the settings, and hands one request to a `Loader`.
+
+Keywords follow the ecosystem's, so that changing the import is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from os import PathLike
+from pathlib import Path
+from types import ModuleType
+
+from kernel_hub import importer
+from kernel_hub.detect import detect
+from kernel_hub.errors import KernelHubError
+from kernel_hub.importer import LoadedKernel
+from kernel_hub.loader import Loader
+from kernel_hub.model.host import Host
+from kernel_hub.model.requirement import RepoId, Requirement
+from kernel_hub.plan import Availability, Plan, Request
+from kernel_hub.settings import Settings, load_settings
+
+# What the device probes look at; another value of one of these is another host.
+_DEVICE_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES",
+)
+
+
+def get_kernel(
+    repo_id: str,
+    *,
+    version: int | str | None = None,
+    revision: str | None = None,
+    backend: str | None = None,
+    trust_remote_code: bool | Sequence[str] = False,
+    user_agent: str | Mapping[str, str] | None = None,
+    check_arch: bool = True,
+    device: int | None = None,
+    refresh: bool = False,
+) -> ModuleType:
+    """Load a kernel: resolved, matched to this machine, fetched, verified, imported.
+
+    Args:
+        repo_id: `org/name`, `org/name@v1`, `org/name@>=1,<3` or `org/name@<revision>`.
+        version: A kernel version (`1`) or specifiers (`">=1,<3"`). Without version and revision, the newest version is
+            taken; which one it was is logged and stands in `loaded_kernels()`.
+        revision: A branch, tag or commit instead of a version.
+        backend: `"cpu"`, `"cuda"`, ...; default: what torch here was built for, or the CPU if no GPU is visible.
+        trust_remote_code: True to run code of any publisher, or the repositories to run code of.
+        user_agent: Text to add to the user agent of requests.
+        check_arch: Whether GPU architectures take part in choosing the build.
+        device: Index of the only GPU that must be able to run it; default: every visible one.
+        refresh: Look references up again although they are fresh.
+
+    Returns:
+        The kernel's module; its `__kernel_hub__` is the `LoadedKernel` record.
+
+    Raises:
+        KernelHubError: Of the stage that failed; its `hint()` says what to do.
+    """
+    request = _request(repo_id, version, revision, backend, trust_remote_code, user_agent, check_arch, device, refresh)
+    return _loader().load(request).module
+
+
+def has_kernel(
+    repo_id: str,
+    *,
+    version: int | str | None = None,
+    revision: str | None = None,
+    backend: str | None = None,
+    trust_remote_code: bool | Sequence[str] = False,
+    check_arch: bool = True,
+    device: int | None = None,
+) -> Availability:
+    """Whether `get_kernel` with the same arguments would find a build that may run here.
+
+    Returns:
+        A value that is true or false; `reason` says why it is false.
+
+    Raises:
+        InvalidDocumentError: Only if the arguments themselves are malformed.
+    """
+    request = _request(repo_id, version, revision, backend, trust_remote_code, None, check_arch, device, False)
+    try:
+        loader = _loader()
+    except KernelHubError as error:
+        return Availability(False, error.message, error)
+    return loader.availability(request)
+
+
+def explain(
+    repo_id: str,
+    *,
+    version: int | str | None = None,
+    revision: str | None = None,
+    backend: str | None = None,
+    trust_remote_code: bool | Sequence[str] = False,
+    check_arch: bool = True,
+    device: int | None = None,
+    host: Host | None = None,
+) -> Plan:
+    """What `get_kernel` would do, without doing it: every build with its verdict, the one taken, and why.
+
+    Args:
+        repo_id, version, revision, backend, trust_remote_code, check_arch, device: As for `get_kernel`.
+        host: Another machine to ask about; default: this one.
+
+    Raises:
+        KernelHubError: If the kernel cannot be resolved or its source cannot be read.
+    """
+    request = _request(repo_id, version, revision, backend, trust_remote_code, None, check_arch, device, False)
+    return _loader(host).plan(request)
+
+
+def get_local_kernel(
+    repo_path: str | PathLike[str],
+    *,
+    backend: str | None = None,
+    check_arch: bool = True,
+    device: int | None = None,
+    trust_remote_code: bool | Sequence[str] = False,
+    user_agent: str | Mapping[str, str] | None = None,
+) -> ModuleType:
+    """Load a kernel from a folder: a project with builds below `build/`, a folder of builds, or one build.
+
+    Args:
+        repo_path: The folder.
+        backend, check_arch, device: As for `get_kernel`.
+        trust_remote_code, user_agent: Accepted for the ecosystem's signature; a folder needs neither.
+
+    Raises:
+        KernelHubError: Of the stage that failed.
+    """
+    del trust_remote_code, user_agent
+    folder = Path(repo_path).expanduser()
+    request = Request(_LOCAL, backend=backend, check_arch=check_arch, device=device)
+    return _loader().load_folder(request, folder).module
+
+
+def loaded_kernels() -> tuple[LoadedKernel, ...]:
+    """Every kernel that this process has loaded, in order of loading."""
+    return importer.loaded_kernels()
+
+
+_LOCAL = Requirement(RepoId("local", "folder"))
+
+
+def _request(
+    repo_id: str,
+    version: int | str | None,
+    revision: str | None,
+    backend: str | None,
+    trust_remote_code: bool | Sequence[str],
+    user_agent: str | Mapping[str, str] | None,
+    check_arch: bool,
+    device: int | None,
+    refresh: bool,
+) -> Request:
+    return Request(
+        Requirement.parse(repo_id, version=version, revision=revision),
+        backend=backend,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        check_arch=check_arch,
+        user_agent=user_agent,
+        refresh=refresh,
+    )
+
+
+def _loader(host: Host | None = None) -> Loader:
+    settings = load_settings()
+    return Loader(settings, host or this_host(settings))
+
+
+def this_host(settings: Settings) -> Host:
+    """The machine this process runs on, detected once per set of visible devices."""
+    environ = settings.environ
+    return _detected(tuple((name, environ[name]) for name in _DEVICE_VARIABLES if name in environ))
+
+
+@lru_cache(maxsize=8)
+def _detected(environ: tuple[tuple[str, str], ...]) -> Host:
+    return detect(environ=dict(environ))

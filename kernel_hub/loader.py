@@ -1,0 +1,155 @@
+"""The straight line: resolve, select, narrow, fetch, verify, import.
+
+Online, offline, a registry, a local folder and an override are different sources and expectations given to the one line;
+none of them has a path of its own. Every decision before the first download is in a `Plan` (see `kernel_hub.planner`);
+here it is carried out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from kernel_hub.errors import (
+    KernelHubError,
+    NoCompatibleVariantError,
+    TrustUnknownError,
+    UntrustedPublisherError,
+)
+from kernel_hub.fetch import fetch
+from kernel_hub.importer import LoadedKernel, check_dependencies, import_artifact
+from kernel_hub.model.artifact import Artifact, Expectation, FromFolder, VerifiedArtifact
+from kernel_hub.model.backend import BackendKind
+from kernel_hub.model.host import Host
+from kernel_hub.model.requirement import AnyVersion, RepoId
+from kernel_hub.model.selection import Accepted, Variant
+from kernel_hub.model.variant import ArchLabel, NoarchLabel
+from kernel_hub.plan import Availability, Plan, Request, facts
+from kernel_hub.planner import Planner
+from kernel_hub.refusal import best
+from kernel_hub.settings import Settings
+from kernel_hub.sources.configured import connect
+from kernel_hub.trust import CouldNotCheck, NotTrusted, Trusted
+from kernel_hub.verify import verify
+
+_LOG = logging.getLogger("kernel_hub")
+
+
+class Loader:
+    """Loads kernels for one host under one set of settings.
+
+    Args:
+        settings: What the environment and configuration decide.
+        host: The machine to load for.
+        progress: Told about downloads: file, bytes done, bytes in all.
+    """
+
+    def __init__(
+        self, settings: Settings, host: Host, *, progress: Callable[[str, int, int], None] | None = None
+    ) -> None:
+        self._settings = settings
+        self._host = host
+        self._planner = Planner(settings, host)
+        self._progress = progress
+
+    def load(self, request: Request) -> LoadedKernel:
+        """Import a kernel.
+
+        Raises:
+            KernelHubError: Of the stage that failed; see `kernel_hub.errors`.
+        """
+        plan = self._planner.plan(request)
+        try:
+            return self._carry_out(plan)
+        except NoCompatibleVariantError as error:
+            # A caller with a broad `except` must still be able to find out why its kernel is not in use.
+            _LOG.warning("%s", error.message.splitlines()[0], extra={"kernel_hub_plan": plan})
+            raise
+
+    def download(self, request: Request) -> VerifiedArtifact:
+        """Fetch and verify a kernel without importing it."""
+        plan = self._planner.plan(request)
+        return self._verified(plan, best(plan.selection, alternatives=plan.alternatives))
+
+    def availability(self, request: Request) -> Availability:
+        """Whether `load` would find a build that may run; "no" is a value with its reason, never an exception."""
+        try:
+            plan = self._planner.plan(request)
+            chosen = best(plan.selection, alternatives=plan.alternatives)
+            _admit(plan)
+            metadata = self._planner.metadata_of(plan, chosen)
+            if metadata is not None:
+                check_dependencies(metadata)
+        except KernelHubError as error:
+            return Availability(False, error.message, error)
+        return Availability(True, chosen.variant.name)
+
+    def plan(self, request: Request) -> Plan:
+        """What `load` would do; see `Planner.plan`."""
+        return self._planner.plan(request)
+
+    def load_folder(self, request: Request, folder: Path) -> LoadedKernel:
+        """As `load`, for a folder of the caller's; no trust is asked."""
+        return self._carry_out(self._planner.plan_folder(request, folder))
+
+    def versions(self, repo: RepoId) -> dict[int, str]:
+        """The versions of a kernel with their commits, ascending."""
+        connection = connect(self._settings, repo.namespace, host_facts=facts(self._host))
+        return connection.source.refs(repo).versions()
+
+    def _carry_out(self, plan: Plan) -> LoadedKernel:
+        chosen = best(plan.selection, alternatives=plan.alternatives)
+        if plan.pin is not None and isinstance(plan.request.requirement.wish, AnyVersion):
+            _LOG.info("%s: no version asked for, taking %s", plan.request.requirement, plan.pin)
+        for note in (*plan.notes, *plan.selection.notes, *chosen.notes):
+            _LOG.info("%s: %s", plan.request.requirement, note)
+        verified = self._verified(plan, chosen)
+        return import_artifact(verified, notes=(*plan.notes, *plan.selection.notes, *chosen.notes))
+
+    def _verified(self, plan: Plan, chosen: Accepted) -> VerifiedArtifact:
+        _admit(plan)
+        name = chosen.variant.name
+        if name in plan.faults:
+            raise plan.faults[name]
+        metadata = self._planner.metadata_of(plan, chosen)
+        if metadata is not None:
+            check_dependencies(metadata)
+        return verify(self._artifact(plan, chosen), _expectation(plan, chosen))
+
+    def _artifact(self, plan: Plan, chosen: Accepted) -> Artifact:
+        name = chosen.variant.name
+        if plan.pin is None:
+            reason = plan.override.defined_in if plan.override else "local path"
+            folder = plan.folders[name]
+            return Artifact(FromFolder(folder, reason), name, folder, archs=chosen.archs)
+        connection = self._planner.connect(plan.request)
+        return fetch(connection.source, connection.cache, plan.pin, chosen, progress=self._progress)
+
+
+def _expectation(plan: Plan, chosen: Accepted) -> Expectation:
+    return Expectation(
+        version=plan.pin.version if plan.pin else None,
+        backend=_backend_of(chosen.variant),
+    )
+
+
+def _backend_of(variant: Variant) -> BackendKind | None:
+    label = variant.label
+    if isinstance(label, ArchLabel):
+        return label.backend.kind
+    if isinstance(label, NoarchLabel):
+        name = "cann" if label.name == "npu" else label.name
+        return BackendKind(name) if name in list(BackendKind) else None
+    return None
+
+
+def _admit(plan: Plan) -> None:
+    """Refuse a kernel whose publisher is not trusted; a folder is the caller's own code and is not asked about."""
+    match plan.trust:
+        case None | Trusted():
+            return
+        case NotTrusted(reason, remedy):
+            raise UntrustedPublisherError(f"{plan.request.requirement}: {reason}", hint=remedy)
+        case CouldNotCheck(reason, remedy):
+            raise TrustUnknownError(f"{plan.request.requirement}: {reason}", hint=remedy)

@@ -1,0 +1,225 @@
+"""Stages 1 and 2 with their reading: a request becomes a `Plan`, which holds every decision short of fetching.
+
+`explain` returns the plan, `kernel_hub.loader` carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from kernel_hub.errors import (
+    FetchError,
+    KernelHubError,
+    ResolutionError,
+)
+from kernel_hub.fetch import read_metadata
+from kernel_hub.local import LocalBuilds, find_builds
+from kernel_hub.model.backend import BackendKind
+from kernel_hub.model.host import Host
+from kernel_hub.model.metadata import MAX_BYTES, Metadata
+from kernel_hub.model.requirement import AtRevision, is_commit
+from kernel_hub.model.selection import Accepted, Selection
+from kernel_hub.model.source import Pin
+from kernel_hub.model.variant import UnknownLabel
+from kernel_hub.overrides import Override
+from kernel_hub.plan import Plan, Request, facts
+from kernel_hub.resolve import candidates
+from kernel_hub.select import BUILD_FOLDER, METADATA_FILE, narrow, select, variants_of
+from kernel_hub.settings import Settings
+from kernel_hub.sources.configured import Connection, connect
+from kernel_hub.trust import Decision, decide_by_publisher, decide_without_asking
+
+# A refusal looks at other versions of the kernel for a way out; that many at most, nearest first.
+_MAX_ALTERNATIVES_LOOKED_AT = 8
+_GPU_KINDS = (BackendKind.CUDA, BackendKind.ROCM)
+
+
+class Planner:
+    """Makes plans for one host under one set of settings."""
+
+    def __init__(self, settings: Settings, host: Host) -> None:
+        self._settings = settings
+        self._host = host
+
+    def plan(self, request: Request) -> Plan:
+        """Decide everything short of fetching.
+
+        Raises:
+            ResolutionError: If the repository, version or revision is not there.
+            FetchError: If the source cannot be read.
+        """
+        repo = request.requirement.repo
+        override = self._settings.override_of(repo)
+        if override is not None:
+            return self._plan_folder(request, override.path, named_by=override.defined_in, override=override)
+        connection = self.connect(request)
+        refs = connection.source.refs(repo) if _needs_refs(request) else None
+        pins = candidates(request.requirement, refs) if refs is not None else (_pin_of_commit(request),)
+        plans = (self._plan_pin(request, connection, pin) for pin in pins)
+        first = next(plans)
+        if first.chosen is not None:
+            return first
+        # Only a range has more pins than one: an older version inside it that fits is what the caller allowed.
+        fitting = next((plan for plan in plans if plan.chosen is not None), None)
+        if fitting is not None:
+            note = f"{first.pin} has no fitting build; took the newest version in range that has one"
+            return replace(fitting, notes=(*fitting.notes, note))
+        return replace(first, alternatives=self._other_versions(request, connection, pins))
+
+    def plan_folder(self, request: Request, folder: Path) -> Plan:
+        """As `plan`, for a folder of the caller's."""
+        return self._plan_folder(request, folder.absolute(), named_by="local path", override=None)
+
+    def metadata_of(self, plan: Plan, chosen: Accepted) -> Metadata | None:
+        """The metadata of the chosen build, read now if the decision did not need it; None if a folder has none."""
+        known = plan.metadata.get(chosen.variant.name)
+        if known is not None or plan.pin is None or chosen.variant.name in plan.faults:
+            return known
+        connection = self.connect(plan.request)
+        read, faults = _read(connection, plan.pin, (chosen.variant.name,))
+        if chosen.variant.name in faults:
+            raise faults[chosen.variant.name]
+        return read.get(chosen.variant.name)
+
+    def connect(self, request: Request) -> Connection:
+        """The source and cache that a request is answered from."""
+        return connect(
+            self._settings,
+            request.requirement.repo.namespace,
+            host_facts=facts(self._host),
+            user_agent=request.user_agent,
+            refresh=request.refresh,
+        )
+
+    def _plan_pin(self, request: Request, connection: Connection, pin: Pin) -> Plan:
+        files = connection.source.files(pin.repo, pin.commit, BUILD_FOLDER)
+        host = self._host.for_backend(request.backend)
+        selection = select(variants_of(files), host, subject=_subject(pin))
+        metadata: Mapping[str, Metadata] = {}
+        faults: Mapping[str, KernelHubError] = {}
+        if request.check_arch and _has_devices(host):
+            metadata, faults = _read(connection, pin, tuple(v.variant.name for v in selection.accepted))
+            selection = _narrow(selection, metadata, request)
+        notes = [f"a newer version is available: v{pin.newer}"] if pin.newer is not None else []
+        return Plan(
+            request,
+            selection,
+            connection.source.name,
+            pin=pin,
+            trust=_trust(request, connection),
+            metadata=metadata,
+            faults=faults,
+            notes=tuple(notes),
+        )
+
+    def _plan_folder(self, request: Request, folder: Path, *, named_by: str, override: Override | None) -> Plan:
+        builds = find_builds(folder, named_by=named_by)
+        host = self._host.for_backend(request.backend)
+        variants = builds.variants()
+        if builds.single and isinstance(variants[0].label, UnknownLabel):
+            # The caller named one build; its folder may be called anything, so there is nothing to judge but the archs.
+            selection = Selection(str(folder), host, (Accepted(variants[0], ()),), ())
+        else:
+            selection = select(variants, host, subject=str(folder))
+        metadata, faults = _read_folders(builds, [verdict.variant.name for verdict in selection.accepted])
+        if request.check_arch:
+            selection = _narrow(selection, metadata, request)
+        notes = (f"taken from {folder} because of {override.defined_in}",) if override else ()
+        return Plan(
+            request,
+            selection,
+            str(folder),
+            override=override,
+            metadata=metadata,
+            faults=faults,
+            folders=builds.folders,
+            notes=notes,
+        )
+
+    def _other_versions(self, request: Request, connection: Connection, pins: tuple[Pin, ...]) -> tuple[str, ...]:
+        """Other versions that have a fitting build, nearest to the one asked for; what cannot be read is passed over."""
+        repo = request.requirement.repo
+        asked = pins[0].version
+        try:
+            versions = connection.source.refs(repo).versions()
+        except (ResolutionError, FetchError):
+            return ()
+        others = [number for number in versions if number not in {pin.version for pin in pins}]
+        others.sort(key=lambda number: (abs(number - (asked if asked is not None else max(versions))), -number))
+        for number in others[:_MAX_ALTERNATIVES_LOOKED_AT]:
+            try:
+                plan = self._plan_pin(
+                    request, connection, Pin(repo, versions[number], version=number, ref=f"v{number}")
+                )
+            except (ResolutionError, FetchError):
+                continue
+            if plan.chosen is not None:
+                return (
+                    f"take version {number}, which has a build that fits ({plan.chosen.variant.name}): version={number}",
+                )
+        return ()
+
+
+def _needs_refs(request: Request) -> bool:
+    wish = request.requirement.wish
+    return not (isinstance(wish, AtRevision) and is_commit(wish.revision))
+
+
+def _pin_of_commit(request: Request) -> Pin:
+    return Pin(request.requirement.repo, str(request.requirement.wish))
+
+
+def _subject(pin: Pin) -> str:
+    return f"{pin.repo}@{pin.ref or pin.commit}"
+
+
+def _has_devices(host: Host) -> bool:
+    return bool(host.devices) and host.backend is not None and host.backend.kind in _GPU_KINDS
+
+
+def _narrow(selection: Selection, metadata: Mapping[str, Metadata], request: Request) -> Selection:
+    host = selection.host
+    if not _has_devices(host):
+        return selection
+    archs = {name: read.archs for name, read in metadata.items()}
+    return narrow(selection, archs, device=request.device)
+
+
+def _read(
+    connection: Connection, pin: Pin, names: tuple[str, ...]
+) -> tuple[Mapping[str, Metadata], Mapping[str, KernelHubError]]:
+    contents = read_metadata(connection.source, connection.cache, pin, names)
+    return _parse_all(
+        {name: (content, f"{BUILD_FOLDER}/{name}/{METADATA_FILE} of {pin}") for name, content in contents.items()}
+    )
+
+
+def _read_folders(builds: LocalBuilds, names: list[str]) -> tuple[Mapping[str, Metadata], Mapping[str, KernelHubError]]:
+    contents = {}
+    for name in names:
+        path = builds.folders[name] / METADATA_FILE
+        if path.is_file():
+            with path.open("rb") as stream:
+                contents[name] = (stream.read(MAX_BYTES + 1), str(path))
+    return _parse_all(contents)
+
+
+def _parse_all(
+    contents: Mapping[str, tuple[bytes, str]],
+) -> tuple[Mapping[str, Metadata], Mapping[str, KernelHubError]]:
+    parsed: dict[str, Metadata] = {}
+    faults: dict[str, KernelHubError] = {}
+    for name, (content, described) in contents.items():
+        try:
+            parsed[name] = Metadata.parse(content, name=described)
+        except KernelHubError as error:
+            faults[name] = error
+    return parsed, faults
+
+
+def _trust(request: Request, connection: Connection) -> Decision:
+    repo = request.requirement.repo
+    allowed = decide_without_asking(repo, trust_remote_code=request.trust_remote_code, bound_in=connection.bound_in)
+    return allowed or decide_by_publisher(repo, connection.source.publisher(repo.namespace))

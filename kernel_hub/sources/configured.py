@@ -1,0 +1,108 @@
+"""From settings to the source and cache of a namespace.
+
+A namespace that is bound to a registry is looked up there and nowhere else, and its files are cached apart from the Hub's:
+whatever another server once served under that name can never be loaded for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from kernel_hub.cache import Cache
+from kernel_hub.index import Index
+from kernel_hub.model.digest import Digest
+from kernel_hub.sources.directory import DirectoryRegistry
+from kernel_hub.sources.wrappers import CachedSource
+
+if TYPE_CHECKING:
+    from kernel_hub.model.source import Source
+    from kernel_hub.settings import Registry, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A source with the cache that belongs to it.
+
+    Attributes:
+        source: Where the namespace's kernels are read from.
+        cache: Where their files are kept.
+        bound_in: The setting that binds the namespace to a registry; None for the Hub.
+    """
+
+    source: Source
+    cache: Cache
+    bound_in: str | None
+
+
+def connect(
+    settings: Settings,
+    namespace: str,
+    *,
+    host_facts: Mapping[str, str],
+    user_agent: str | Mapping[str, str] | None = None,
+    refresh: bool = False,
+) -> Connection:
+    """The source and cache of a namespace.
+
+    Args:
+        settings: Registries, endpoint, caches, offline, freshness.
+        namespace: The part of a repository's name before '/'.
+        host_facts: Versions that requests may name, unless telemetry is off.
+        user_agent: The caller's addition to the user agent.
+        refresh: Whether remembered references count as stale.
+
+    Raises:
+        InvalidDocumentError: If a registry folder is none.
+    """
+    registry = settings.registry_of(namespace)
+    url = settings.endpoint if registry is None else registry.url
+    cache = Cache(settings.hub_cache if registry is None else settings.home / "registries" / _folder_name(url))
+    inner = _inner(settings, registry, host_facts, user_agent)
+    is_folder = registry is not None and registry.folder is not None
+    source = CachedSource(
+        inner,
+        cache,
+        Index(settings.home / "index"),
+        key=_folder_name(url),
+        name=url,
+        # A folder on this disk needs no network and answers at once.
+        mode="online" if is_folder else settings.mode,
+        freshness_s=0.0 if refresh or is_folder else settings.freshness_s,
+    )
+    return Connection(source, cache, registry.defined_in if registry else None)
+
+
+def _inner(
+    settings: Settings,
+    registry: Registry | None,
+    host_facts: Mapping[str, str],
+    user_agent: str | Mapping[str, str] | None,
+) -> Source:
+    if registry is not None and registry.folder is not None:
+        return DirectoryRegistry.open(registry.folder)
+    from kernel_hub.sources.hub import HubSource
+
+    return HubSource(
+        settings.endpoint if registry is None else registry.url,
+        token=_token(settings, registry),
+        user_agent=user_agent,
+        telemetry=settings.telemetry,
+        host_facts=host_facts,
+    )
+
+
+def _token(settings: Settings, registry: Registry | None) -> str | None:
+    if registry is None:
+        return settings.token
+    return settings.environ.get(registry.token_env) if registry.token_env else None
+
+
+def _folder_name(url: str) -> str:
+    """A folder name for a URL: readable, and different for different URLs."""
+    parts = urlsplit(url)
+    readable = re.sub(r"[^A-Za-z0-9.-]+", "-", parts.netloc + parts.path).strip("-.")[-60:]
+    return f"{readable or 'registry'}-{Digest.of(url.encode()).hex[:12]}"
