@@ -32,6 +32,9 @@ def probe_devices(probes: Probes, backend: Backend | None) -> Gpus:
 
 
 def _any_vendor(probes: Probes) -> Gpus:
+    if probes.platform.system == "darwin":
+        how = "devices are not probed on macOS"
+        return Gpus(Found(None, how), Found(None, how))
     nvidia = probe_nvidia(probes)
     if nvidia.devices.value != ():
         return nvidia

@@ -68,6 +68,7 @@ def test_a_cuda_torch_on_apple_silicon_is_cuda_and_an_intel_mac_is_cpu(
     assert str(detect(describe_machine("mac-m3", torch="2.13.0-cu130")).backend) == "CUDA 13.0"
     intel = describe_machine("mac-m3", platform={"system": "darwin", "machine": "x86_64", "python": "3.11.9"})
     assert str(detect(intel).backend) == "CPU"
+    assert detect(intel).probes["devices"] == "devices are not probed on macOS"
 
 
 @pytest.mark.parametrize(
