@@ -1,0 +1,1 @@
+"""Locks of a project: declare, make, find, check, export. Import from the modules; this package re-exports nothing."""
