@@ -132,7 +132,8 @@ template <int kDegree>
 FA_INLINE Vector::Register exp2_vector(Vector::Register x) {
   // Below 2^-149 everything rounds to zero; the bound also turns -inf into a number. A NaN passes.
   x = Vector::max(Vector::set1(-160.0f), x);
-  const Vector::Register f = Vector::fraction(x);
+  const Vector::Register n = Vector::round(x);
+  const Vector::Register f = Vector::sub(x, n);
   Vector::Register p;
   if (kDegree == 4) {
     p = Vector::set1(0.009570102207362652f);
@@ -149,13 +150,7 @@ FA_INLINE Vector::Register exp2_vector(Vector::Register x) {
     p = Vector::fma(p, f, Vector::set1(0.6931471824645996f));
     p = Vector::fma(p, f, Vector::set1(1.0f));
   }
-  return Vector::scale(p, Vector::sub(x, f));
-}
-
-FA_INLINE float exp2_scalar(float x) {
-  float lanes[Vector::kLanes];
-  Vector::store(lanes, exp2_vector<6>(Vector::set1(x)));
-  return lanes[0];
+  return Vector::scale(p, n);
 }
 
 // Natural logarithm of a positive, normal float: x = 2^e * m with m in [sqrt(1/2), sqrt(2)), log m = 2 atanh((m-1)/(m+1)).

@@ -32,6 +32,11 @@ FA_INLINE KeyRange keys_of_position(int64_t position, int64_t q_len, int64_t k_l
   return range;
 }
 
+// Rows of running maxima and totals a tile occupies: its rows, rounded up to whole vectors.
+constexpr int64_t kStateRows = (Vector::kRowTile + Vector::kLanes - 1) / Vector::kLanes * Vector::kLanes;
+
+FA_INLINE int64_t state_index(int64_t row) { return row / Vector::kRowTile * kStateRows + row % Vector::kRowTile; }
+
 // Where a task's intermediate values lie inside its scratch memory.
 template <class Compute>
 struct Scratch {
@@ -39,8 +44,8 @@ struct Scratch {
   float* sums;                // [rows][columns], the unnormalised output
   float* scores;              // [kRowTile][kScoreStride]
   typename Compute::Unit* probabilities;
-  float* maximum;  // [rows], in base-2 logits
-  float* total;    // [rows]
+  float* maximum;  // [state_index(rows)], in base-2 logits
+  float* total;    // [state_index(rows)]
 
   static constexpr int64_t kScoreStride = kKeyBlock + 32;
 
@@ -54,8 +59,8 @@ struct Scratch {
         padded * Layout<Compute>::columns(head_dim) * 4,
         Vector::kRowTile * kScoreStride * 4,
         Vector::kRowTile * Compute::kRowStride * unit_bytes,
-        padded * 4,
-        padded * 4,
+        state_index(padded + Vector::kRowTile) * 4,
+        state_index(padded + Vector::kRowTile) * 4,
     };
     int64_t offsets[6];
     int64_t offset = 0;
@@ -119,38 +124,66 @@ FA_INLINE void store_probabilities(PairCompute, uint32_t* row, int64_t key, __m5
 }
 #endif
 
-// Exponentiates one row of scores in [begin, end) (both multiples of kPanel) against its running maximum.
-// Returns the factor by which earlier sums of the row shrink.
+// Reduces each of kLanes vectors to one lane of the result, without a chain of shuffles for each row.
+template <class Combine>
+FA_INLINE Vector::Register reduce_rows(const float (*partial)[Vector::kLanes], const Combine& combine) {
+  Vector::Register rows[Vector::kLanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < Vector::kLanes; ++i) rows[i] = Vector::load(partial[i]);
+  Vector::transpose(rows);
+#pragma GCC unroll 16
+  for (int i = 1; i < Vector::kLanes; ++i) rows[0] = combine(rows[0], rows[i]);
+  return rows[0];
+}
+
+// Exponentiates a tile of scores in [begin, end) (both multiples of kPanel) against the rows' running maxima, updates
+// maxima and totals, and leaves in `shrink` the factors by which the rows' earlier sums must shrink.
 template <class Compute, int kDegree>
-FA_INLINE float softmax_row(float* scores, typename Compute::Unit* probabilities, int64_t begin, int64_t end, float scale,
-                            float* maximum, float* total) {
-  Vector::Register high0 = Vector::set1(-infinity());
-  Vector::Register high1 = high0;
-  for (int64_t key = begin; key < end; key += kPanel) {
-    high0 = Vector::max(high0, Vector::load(scores + key));
-    high1 = Vector::max(high1, Vector::load(scores + key + Vector::kLanes));
+FA_INLINE void softmax_tile(int64_t rows, const float* scores, int64_t score_stride, typename Compute::Unit* probabilities,
+                            int64_t begin, int64_t end, float scale, float* maximum, float* total, float* shrink) {
+  alignas(64) float partial[kStateRows][Vector::kLanes] = {};
+  alignas(64) float offset[kStateRows];
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* row = scores + r * score_stride;
+    Vector::Register high0 = Vector::load(row + begin);
+    Vector::Register high1 = Vector::load(row + begin + Vector::kLanes);
+    for (int64_t key = begin + kPanel; key < end; key += kPanel) {
+      high0 = Vector::max(high0, Vector::load(row + key));
+      high1 = Vector::max(high1, Vector::load(row + key + Vector::kLanes));
+    }
+    Vector::store(partial[r], Vector::max(high0, high1));
   }
-  const float block_maximum = Vector::reduce_max(Vector::max(high0, high1)) * scale;
-  const float old_maximum = *maximum;
-  const float new_maximum = block_maximum > old_maximum ? block_maximum : old_maximum;
-  // With no finite logit so far the offset is 0, so that exp2 sees -inf and not a NaN.
-  const float offset = new_maximum == -infinity() ? 0.0f : new_maximum;
   const Vector::Register factor = Vector::set1(scale);
-  const Vector::Register shift = Vector::set1(-offset);
-  Vector::Register sum0 = Vector::zero();
-  Vector::Register sum1 = Vector::zero();
-  for (int64_t key = begin; key < end; key += kPanel) {
-    const Vector::Register low = exp2_vector<kDegree>(Vector::fma(Vector::load(scores + key), factor, shift));
-    const Vector::Register high =
-        exp2_vector<kDegree>(Vector::fma(Vector::load(scores + key + Vector::kLanes), factor, shift));
-    sum0 = Vector::add(sum0, low);
-    sum1 = Vector::add(sum1, high);
-    store_probabilities(Compute{}, probabilities, key, low, high);
+  for (int64_t r = 0; r < kStateRows; r += Vector::kLanes) {
+    const Vector::Register block = reduce_rows(partial + r, [](auto a, auto b) { return Vector::max(a, b); });
+    const Vector::Register before = Vector::load(maximum + r);
+    const Vector::Register now = Vector::max(before, Vector::mul(block, factor));
+    // With no finite logit so far the offset is the lowest float and not -inf, so that -inf minus it stays -inf.
+    const Vector::Register base = Vector::max(Vector::set1(-3.4028234e38f), now);
+    Vector::store(maximum + r, now);
+    Vector::store(offset + r, base);
+    Vector::store(shrink + r, exp2_vector<6>(Vector::sub(before, base)));
   }
-  const float shrink = exp2_scalar(old_maximum - offset);
-  *maximum = new_maximum;
-  *total = *total * shrink + Vector::reduce_add(Vector::add(sum0, sum1));
-  return shrink;
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* row = scores + r * score_stride;
+    typename Compute::Unit* out = probabilities + r * Compute::kRowStride;
+    const Vector::Register shift = Vector::set1(-offset[r]);
+    Vector::Register sum0 = Vector::zero();
+    Vector::Register sum1 = Vector::zero();
+    for (int64_t key = begin; key < end; key += kPanel) {
+      const Vector::Register low = exp2_vector<kDegree>(Vector::fma(Vector::load(row + key), factor, shift));
+      const Vector::Register high =
+          exp2_vector<kDegree>(Vector::fma(Vector::load(row + key + Vector::kLanes), factor, shift));
+      sum0 = Vector::add(sum0, low);
+      sum1 = Vector::add(sum1, high);
+      store_probabilities(Compute{}, out, key, low, high);
+    }
+    Vector::store(partial[r], Vector::add(sum0, sum1));
+  }
+  for (int64_t r = 0; r < kStateRows; r += Vector::kLanes) {
+    const Vector::Register sum = reduce_rows(partial + r, [](auto a, auto b) { return Vector::add(a, b); });
+    Vector::store(total + r, Vector::fma(Vector::load(total + r), Vector::load(shrink + r), sum));
+  }
 }
 
 template <class Compute, class T>
@@ -172,12 +205,14 @@ void forward_rows(const ForwardTask* task_pointer) {
   const bool transformed = task.score.softcap > 0 || task.score.slopes != nullptr;
   const float row_scale = transformed ? 1.0f : scale * kLog2E;
 
+  for (int64_t i = 0; i < state_index(padded_rows + Vector::kRowTile); ++i) {
+    scratch.maximum[i] = -infinity();
+    scratch.total[i] = 0;
+  }
   int64_t first_key = task.k_len;
   int64_t last_key = 0;
   for (int64_t r = 0; r < padded_rows; ++r) {
     typename Compute::Unit* q_row = scratch.q + r * Compute::kRowStride;
-    scratch.maximum[r] = -infinity();
-    scratch.total[r] = 0;
     const int64_t position = (task.row_begin + r) / task.group;
     const int64_t head = (task.row_begin + r) % task.group;
     if (r >= rows || zero) {
@@ -188,8 +223,9 @@ void forward_rows(const ForwardTask* task_pointer) {
     }
     if (r >= rows) continue;
     if (task.score.sinks != nullptr) {
-      scratch.maximum[r] = task.score.sinks[head] * kLog2E;
-      scratch.total[r] = scratch.maximum[r] == -infinity() ? 0.0f : 1.0f;
+      const float sink = task.score.sinks[head] * kLog2E;
+      scratch.maximum[state_index(r)] = sink;
+      scratch.total[state_index(r)] = sink == -infinity() ? 0.0f : 1.0f;
     }
     const KeyRange range = keys_of_position(position, task.q_len, task.k_len, task.mask);
     if (range.begin < range.end) {
@@ -234,27 +270,22 @@ void forward_rows(const ForwardTask* task_pointer) {
                                  key_units, unit, smaller(kScoreUnits, key_units - unit), end - begin,
                                  scratch.scores + begin, Scratch<Compute>::kScoreStride, unit == 0 ? nullptr : kOnes);
         }
-        float shrink[Vector::kRowTile];
-        for (int64_t r = 0; r < tile_rows; ++r) {
+        for (int64_t r = 0; r < smaller(tile_rows, rows - tile); ++r) {
           float* scores = scratch.scores + r * Scratch<Compute>::kScoreStride;
-          typename Compute::Unit* probabilities = scratch.probabilities + r * Compute::kRowStride;
-          const KeyRange range = ranges[r];
-          if (range.begin >= range.end) {
-            for (int64_t unit = begin / Compute::kDepth; unit < end / Compute::kDepth; ++unit) probabilities[unit] = 0;
-            shrink[r] = 1.0f;
-            continue;
-          }
           if (transformed) {
             const int64_t position = (task.row_begin + tile + r) / task.group;
             const int64_t head = (task.row_begin + tile + r) % task.group;
             const float slope = task.score.slopes == nullptr ? 0.0f : task.score.slopes[head];
             transform_scores(scores, begin, end, task.score, scale, slope, block_key, position + task.k_len - task.q_len);
           }
-          for (int64_t key = begin; key < range.begin; ++key) scores[key] = -infinity();
-          for (int64_t key = range.end; key < end; ++key) scores[key] = -infinity();
-          shrink[r] = softmax_row<Compute, kDegree>(scores, probabilities, begin, end, row_scale, scratch.maximum + tile + r,
-                                                    scratch.total + tile + r);
+          // A row that sees nothing here has the range {0, 0}, so all of it is masked.
+          for (int64_t key = begin; key < ranges[r].begin; ++key) scores[key] = -infinity();
+          for (int64_t key = larger(begin, ranges[r].end); key < end; ++key) scores[key] = -infinity();
         }
+        alignas(64) float shrink[kStateRows];
+        softmax_tile<Compute, kDegree>(tile_rows, scratch.scores, Scratch<Compute>::kScoreStride, scratch.probabilities,
+                                       begin, end, row_scale, scratch.maximum + state_index(tile),
+                                       scratch.total + state_index(tile), shrink);
         multiply_rows<Compute>(tile_rows, scratch.probabilities + begin / Compute::kDepth, v_panels,
                                Layout<Compute>::kValueUnits, begin / Compute::kDepth, (end - begin) / Compute::kDepth, columns,
                                scratch.sums + tile * columns, columns, shrink);
@@ -267,7 +298,7 @@ void forward_rows(const ForwardTask* task_pointer) {
     const int64_t position = (task.row_begin + r) / task.group;
     const int64_t head = (task.row_begin + r) % task.group;
     const KeyRange range = keys_of_position(position, task.q_len, task.k_len, task.mask);
-    const float total = scratch.total[r];
+    const float total = scratch.total[state_index(r)];
     // A row without keys is zero by definition; one whose logits are all -inf is 0/0, as in a plain softmax.
     const bool empty = range.begin >= range.end;
     const float inverse = empty ? 0.0f : 1.0f / total;
@@ -281,7 +312,7 @@ void forward_rows(const ForwardTask* task_pointer) {
     for (; d < task.head_dim; ++d) from_float(out + d, sums[d] * inverse);
     float lse = -infinity();
     if (total > 0) {
-      lse = scratch.maximum[r] * kLn2 + log_scalar(total);
+      lse = scratch.maximum[state_index(r)] * kLn2 + log_scalar(total);
     } else if (total != total) {
       lse = total;
     }

@@ -23,19 +23,62 @@ struct Layout {
   }
 };
 
+// How a key's row is read: `unit(row, index)` is one unit, `vector(row, index)` kLanes of them.
+template <class Compute, class T>
+struct KeyReader {
+  static FA_INLINE Vector::Register vector(const T* row, int64_t unit) { return Vector::load(row + unit); }
+  static FA_INLINE float unit(const T* row, int64_t unit, int64_t) { return to_float(row[unit]); }
+};
+
+#ifdef FA_BFLOAT16_PAIRS
 template <class T>
-FA_INLINE void pack_keys(FloatCompute, const PackBlock& block) {
+struct KeyReader<PairCompute, T> {
+  static FA_INLINE Vector::Register vector(const T* row, int64_t unit) {
+    return Vector::load(reinterpret_cast<const float*>(row + 2 * unit));
+  }
+  static FA_INLINE uint32_t unit(const T* row, int64_t unit, int64_t head_dim) {
+    const uint32_t high = 2 * unit + 1 < head_dim ? row[2 * unit + 1].bits : 0u;
+    return row[2 * unit].bits | (high << 16);
+  }
+};
+#endif
+
+template <class Compute, class T>
+FA_INLINE void pack_keys(const PackBlock& block) {
+  using Reader = KeyReader<Compute, T>;
+  using Unit = typename Compute::Unit;
   const T* source = static_cast<const T*>(block.k);
-  float* panel = static_cast<float*>(block.k_packed);
+  Unit* panel = static_cast<Unit*>(block.k_packed);
+  const int64_t units = Layout<Compute>::key_units(block.head_dim);
+  const int64_t whole_units = block.head_dim / Compute::kDepth / Vector::kLanes * Vector::kLanes;
   for (int64_t first = 0; first < block.keys; first += kPanel) {
-    const int64_t keys = smaller(kPanel, block.keys - first);
-    for (int64_t d = 0; d < block.head_dim; ++d) {
-      for (int64_t key = 0; key < keys; ++key) {
-        panel[d * kPanel + key] = to_float(source[(first + key) * block.k_row_stride + d]);
+    for (int64_t half = 0; half < kPanel; half += Vector::kLanes) {
+      const T* rows = source + (first + half) * block.k_row_stride;
+      const int64_t keys = larger(0, smaller(Vector::kLanes, block.keys - first - half));
+      for (int64_t unit = 0; unit < whole_units; unit += Vector::kLanes) {
+        Vector::Register tile[Vector::kLanes];
+        if (keys == Vector::kLanes) {
+#pragma GCC unroll 16
+          for (int key = 0; key < Vector::kLanes; ++key) tile[key] = Reader::vector(rows + key * block.k_row_stride, unit);
+        } else {
+          for (int64_t key = 0; key < Vector::kLanes; ++key) {
+            tile[key] = key < keys ? Reader::vector(rows + key * block.k_row_stride, unit) : Vector::zero();
+          }
+        }
+        Vector::transpose(tile);
+#pragma GCC unroll 16
+        for (int i = 0; i < Vector::kLanes; ++i) {
+          Vector::store(reinterpret_cast<float*>(panel + (unit + i) * kPanel + half), tile[i]);
+        }
       }
-      for (int64_t key = keys; key < kPanel; ++key) panel[d * kPanel + key] = 0.0f;
+      for (int64_t unit = whole_units; unit < units; ++unit) {
+        for (int64_t key = 0; key < Vector::kLanes; ++key) {
+          panel[unit * kPanel + half + key] =
+              key < keys ? Reader::unit(rows + key * block.k_row_stride, unit, block.head_dim) : Unit{0};
+        }
+      }
     }
-    panel += kPanel * block.head_dim;
+    panel += kPanel * units;
   }
 }
 
@@ -62,26 +105,6 @@ FA_INLINE void pack_values(FloatCompute, const PackBlock& block) {
 
 #ifdef FA_BFLOAT16_PAIRS
 template <class T>
-FA_INLINE void pack_keys(PairCompute, const PackBlock& block) {
-  const bfloat16* source = static_cast<const bfloat16*>(block.k);
-  uint32_t* panel = static_cast<uint32_t*>(block.k_packed);
-  const int64_t units = Layout<PairCompute>::key_units(block.head_dim);
-  for (int64_t first = 0; first < block.keys; first += kPanel) {
-    const int64_t keys = smaller(kPanel, block.keys - first);
-    for (int64_t unit = 0; unit < units; ++unit) {
-      const bool pair = 2 * unit + 1 < block.head_dim;
-      for (int64_t key = 0; key < keys; ++key) {
-        const bfloat16* element = source + (first + key) * block.k_row_stride + 2 * unit;
-        const uint32_t high = pair ? element[1].bits : 0u;
-        panel[unit * kPanel + key] = element[0].bits | (high << 16);
-      }
-      for (int64_t key = keys; key < kPanel; ++key) panel[unit * kPanel + key] = 0;
-    }
-    panel += kPanel * units;
-  }
-}
-
-template <class T>
 FA_INLINE void pack_values(PairCompute, const PackBlock& block) {
   const bfloat16* source = static_cast<const bfloat16*>(block.v);
   uint32_t* panels = static_cast<uint32_t*>(block.v_packed);
@@ -95,11 +118,19 @@ FA_INLINE void pack_values(PairCompute, const PackBlock& block) {
     for (int64_t unit = 0; unit < units; ++unit) {
       const bfloat16* low = source + 2 * unit * block.v_row_stride + column;
       const bfloat16* high = 2 * unit + 1 < block.keys ? low + block.v_row_stride : nullptr;
-      for (int64_t n = 0; n < real; ++n) {
+      int64_t n = 0;
+      for (; n + 16 <= real; n += 16) {
+        const __m512i even = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(low + n)));
+        const __m256i odd =
+            high == nullptr ? _mm256_setzero_si256() : _mm256_loadu_si256(reinterpret_cast<const __m256i*>(high + n));
+        const __m512i upper = _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16);
+        _mm512_storeu_si512(panel + unit * width + n, _mm512_or_si512(even, upper));
+      }
+      for (; n < real; ++n) {
         const uint32_t upper = high == nullptr ? 0u : high[n].bits;
         panel[unit * width + n] = low[n].bits | (upper << 16);
       }
-      for (int64_t n = real; n < width; ++n) panel[unit * width + n] = 0;
+      for (; n < width; ++n) panel[unit * width + n] = 0;
     }
     for (int64_t n = units * width; n < padded * width; ++n) panel[n] = 0;
   }
@@ -108,7 +139,7 @@ FA_INLINE void pack_values(PairCompute, const PackBlock& block) {
 
 template <class Compute, class T>
 void pack_block(const PackBlock* block) {
-  pack_keys<T>(Compute{}, *block);
+  pack_keys<Compute, T>(*block);
   pack_values<T>(Compute{}, *block);
 }
 

@@ -39,18 +39,7 @@ struct Vector {
     const __m256 keep = _mm256_cmp_ps(n, _mm256_set1_ps(-126.0f), _CMP_NLT_UQ);
     return _mm256_mul_ps(x, _mm256_and_ps(power, keep));
   }
-  static FA_INLINE Register fraction(Register x) { return sub(x, round(x)); }
   static FA_INLINE Register iota() { return _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7); }
-  static FA_INLINE float reduce_add(Register x) {
-    __m128 half = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
-    return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
-  }
-  static FA_INLINE float reduce_max(Register x) {
-    __m128 half = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-    half = _mm_max_ps(half, _mm_movehl_ps(half, half));
-    return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
-  }
 
   static FA_INLINE Register load(const bfloat16* p) {
     const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
@@ -66,6 +55,29 @@ struct Vector {
   }
   static FA_INLINE void store(float16* p, Register x) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+  }
+  // Exchanges rows and columns of an 8 x 8 block.
+  static FA_INLINE void transpose(Register* rows) {
+    Register pairs[8];
+#pragma GCC unroll 4
+    for (int i = 0; i < 8; i += 2) {
+      pairs[i] = _mm256_unpacklo_ps(rows[i], rows[i + 1]);
+      pairs[i + 1] = _mm256_unpackhi_ps(rows[i], rows[i + 1]);
+    }
+    Register quads[8];
+#pragma GCC unroll 2
+    for (int i = 0; i < 8; i += 4) {
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        quads[i + 2 * half] = _mm256_shuffle_ps(pairs[i + half], pairs[i + 2 + half], 0x44);
+        quads[i + 2 * half + 1] = _mm256_shuffle_ps(pairs[i + half], pairs[i + 2 + half], 0xee);
+      }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      rows[i] = _mm256_permute2f128_ps(quads[i], quads[4 + i], 0x20);
+      rows[4 + i] = _mm256_permute2f128_ps(quads[i], quads[4 + i], 0x31);
+    }
   }
 };
 

@@ -34,13 +34,9 @@ struct Vector {
   }
   // x * 2^n for integral n.
   static FA_INLINE Register scale(Register x, Register n) { return _mm512_scalef_ps(x, n); }
-  // x minus its nearest integer.
-  static FA_INLINE Register fraction(Register x) { return _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
   static FA_INLINE Register iota() {
     return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   }
-  static FA_INLINE float reduce_add(Register x) { return _mm512_reduce_add_ps(x); }
-  static FA_INLINE float reduce_max(Register x) { return _mm512_reduce_max_ps(x); }
 
   static FA_INLINE Register load(const bfloat16* p) {
     const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
@@ -59,6 +55,37 @@ struct Vector {
   }
   static FA_INLINE void store(float16* p, Register x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  // Exchanges rows and columns of a 16 x 16 block: pairs within 128-bit lanes, then quadruples, then the lanes themselves.
+  static FA_INLINE void transpose(Register* rows) {
+    Register pairs[16];
+#pragma GCC unroll 8
+    for (int i = 0; i < 16; i += 2) {
+      pairs[i] = _mm512_unpacklo_ps(rows[i], rows[i + 1]);
+      pairs[i + 1] = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
+    }
+    Register quads[16];
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4) {
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        const __m512d top = _mm512_castps_pd(pairs[i + half]);
+        const __m512d bottom = _mm512_castps_pd(pairs[i + 2 + half]);
+        quads[i + 2 * half] = _mm512_castpd_ps(_mm512_unpacklo_pd(top, bottom));
+        quads[i + 2 * half + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(top, bottom));
+      }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const Register low01 = _mm512_shuffle_f32x4(quads[i], quads[4 + i], 0x88);
+      const Register high01 = _mm512_shuffle_f32x4(quads[i], quads[4 + i], 0xdd);
+      const Register low23 = _mm512_shuffle_f32x4(quads[8 + i], quads[12 + i], 0x88);
+      const Register high23 = _mm512_shuffle_f32x4(quads[8 + i], quads[12 + i], 0xdd);
+      rows[i] = _mm512_shuffle_f32x4(low01, low23, 0x88);
+      rows[8 + i] = _mm512_shuffle_f32x4(low01, low23, 0xdd);
+      rows[4 + i] = _mm512_shuffle_f32x4(high01, high23, 0x88);
+      rows[12 + i] = _mm512_shuffle_f32x4(high01, high23, 0xdd);
+    }
   }
 };
 

@@ -51,14 +51,7 @@ struct Vector {
     const Integers exponent = __builtin_convertvector(bounded, Integers) + 127;
     return x * reinterpret_cast<Register>(exponent << 23);
   }
-  static FA_INLINE Register fraction(Register x) { return x - round(x); }
   static FA_INLINE Register iota() { return Register{0, 1, 2, 3}; }
-  static FA_INLINE float reduce_add(Register x) { return (x[0] + x[2]) + (x[1] + x[3]); }
-  static FA_INLINE float reduce_max(Register x) {
-    const float a = x[0] > x[1] ? x[0] : x[1];
-    const float b = x[2] > x[3] ? x[2] : x[3];
-    return a > b ? a : b;
-  }
 
   template <class T>
   static FA_INLINE Register load(const T* p) {
@@ -67,6 +60,10 @@ struct Vector {
   template <class T>
   static FA_INLINE void store(T* p, Register x) {
     for (int i = 0; i < kLanes; ++i) from_float(p + i, x[i]);
+  }
+  static FA_INLINE void transpose(Register* rows) {
+    const Register a = rows[0], b = rows[1], c = rows[2], d = rows[3];
+    for (int i = 0; i < 4; ++i) rows[i] = Register{a[i], b[i], c[i], d[i]};
   }
 };
 
