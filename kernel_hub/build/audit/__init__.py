@@ -1,0 +1,1 @@
+"""What a finished build must satisfy. Import from the modules; this package re-exports nothing."""

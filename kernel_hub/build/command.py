@@ -1,0 +1,176 @@
+"""The argument vectors that compile and link a build. Pure; never a shell.
+
+Repository format, section (e), "Build behaviour a compatible builder must keep": the defines that sources rely on, the
+C++ standard by torch release, the limited API of Python 3.9, no process-unique symbols, no run path. Everything else is
+there to make the output depend on nothing but the sources: hidden symbols, no build paths, no debugging sections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import Version
+
+from kernel_hub.build.matrix import NativeJob
+from kernel_hub.build.recipe import Component, TorchFramework
+from kernel_hub.model.backend import BackendKind
+
+LIMITED_API = "0x03090000"
+_CXX20_SINCE = Version("2.12")
+_DEFINES = {
+    BackendKind.CPU: ("CPU_KERNEL",),
+    BackendKind.CUDA: ("CUDA_KERNEL", "USE_CUDA=1"),
+    BackendKind.ROCM: ("ROCM_KERNEL", "USE_ROCM=1"),
+    BackendKind.METAL: ("METAL_KERNEL",),
+    BackendKind.XPU: ("XPU_KERNEL", "USE_XPU"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where a build's inputs and outputs lie.
+
+    Attributes:
+        folder: The kernel's folder; compilers run in it.
+        generated: The generated headers.
+        objects: Where object files go.
+        library: The native module to make.
+    """
+
+    folder: Path
+    generated: Path
+    objects: Path
+    library: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """What a link uses so that its result runs on older systems (see `kernel_hub.build.floor`).
+
+    Attributes:
+        archive: Code for what older systems' libraries lack.
+        stubs: Libraries to link with in place of the machine's own, in order.
+        tail: What follows them, such as the part of the C library that is always linked in.
+    """
+
+    archive: Path
+    stubs: tuple[Path, ...]
+    tail: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One program run.
+
+    Attributes:
+        name: For progress and the log's name.
+        argv: The argument vector.
+        folder: Where it runs.
+        output: The file it makes.
+        depfile: Where it lists the headers it read; None if it does not.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    folder: Path
+    output: Path
+    depfile: Path | None = None
+
+
+def compile_steps(
+    job: NativeJob, module_id: str, layout: Layout, compiler: Path, python_include: Path
+) -> tuple[Step, ...]:
+    """One step for each source of a job, in the recipe's order; headers among the sources are left out.
+
+    Args:
+        job: What is built.
+        module_id: The name of the native module and operator namespace.
+        layout: Where things lie.
+        compiler: The C++ compiler.
+        python_include: Where Python.h lies.
+    """
+    common = _common_flags(job, module_id, layout, python_include)
+    steps = []
+    for component in (_binding(job), *job.components):
+        for source in component.src:
+            if Path(source).suffix not in _CXX_SUFFIXES:
+                continue
+            output = layout.objects / component.name / f"{source}.o"
+            depfile = output.with_name(f"{output.name}.d")
+            includes = [f"-I{folder}" for folder in component.include]
+            argv = (
+                str(compiler), "-c", source, "-o", str(output), "-MD", "-MF", str(depfile),
+                *includes, *common, *component.cxx_flags,
+            )  # fmt: skip
+            name = "binding" if component.name == _BINDING else component.name
+            steps.append(Step(f"{name}: {source}", argv, layout.folder, output, depfile))
+    return tuple(steps)
+
+
+def link_step(job: NativeJob, layout: Layout, objects: Sequence[Path], compiler: Path, floor: Floor) -> Step:
+    """The step that links a job's objects into its native module."""
+    torch = ("-ltorch", "-ltorch_cpu") if job.stable_abi else ("-ltorch", "-ltorch_cpu", "-lc10")
+    argv = (
+        str(compiler), "-shared", "-nodefaultlibs", "-o", str(layout.library),
+        *map(str, objects), str(floor.archive), f"-Wl,--exclude-libs,{floor.archive.name}",
+        # Lazy binding, so that a build can be imported where its device's libraries are absent; older distributions'
+        # compilers differ in this default and in those that follow.
+        "-Wl,-z,lazy", "-Wl,-z,relro", "-Wl,-z,noexecstack", "-Wl,--build-id=sha1", "-Wl,--hash-style=gnu",
+        # Torch's libraries carry newer parts of the C++ library and offer them to everyone. Asked last, they can't be
+        # where a build finds what the floor lacks.
+        "-Wl,--gc-sections", "-Wl,--as-needed", "-lstdc++", *map(str, floor.stubs), *map(str, floor.tail),
+        "-lgcc_s", "-lgcc",
+        # They are loaded without offering their symbols to later libraries, so the module has to name them even where
+        # a linker would find nothing that needs them.
+        f"-L{job.torch.libraries}", "-Wl,--no-as-needed", *torch,
+    )  # fmt: skip
+    return Step("link", argv, layout.folder, layout.library)
+
+
+_CXX_SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
+# No component of a recipe can be called so.
+_BINDING = "-"
+
+
+def _binding(job: NativeJob) -> Component:
+    """The framework's own sources as a component."""
+    framework = job.recipe.framework
+    if not isinstance(framework, TorchFramework):
+        return Component(_BINDING, job.backend, (), ())
+    return Component(_BINDING, job.backend, ("torch",), framework.src, framework.include, framework.cxx_flags)
+
+
+def _common_flags(job: NativeJob, module_id: str, layout: Layout, python_include: Path) -> tuple[str, ...]:
+    release = job.stable_abi or job.torch.version
+    standard = "c++20" if release >= _CXX20_SINCE else "c++17"
+    defines = [f"TORCH_EXTENSION_NAME={module_id}", *_DEFINES[job.backend], f"Py_LIMITED_API={LIMITED_API}"]
+    if job.stable_abi is not None:
+        defines.append(f"TORCH_TARGET_VERSION={target_version(job.stable_abi)}")
+    elif job.torch.cxx11_abi is not None:
+        defines.append(f"_GLIBCXX_USE_CXX11_ABI={int(job.torch.cxx11_abi)}")
+    system = [part for folder in (*job.torch.includes, python_include) for part in ("-isystem", str(folder))]
+    return (
+        f"-std={standard}", "-O3", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden",
+        "-fno-gnu-unique", "-fno-ident", *_prefix_maps(job, layout, python_include),
+        *(f"-D{define}" for define in defines), f"-I{layout.generated}", *system,
+    )  # fmt: skip
+
+
+def target_version(abi: Version) -> str:
+    """TORCH_TARGET_VERSION: the major version in the highest byte, the minor one in the next."""
+    return f"0x{abi.major:02x}{abi.minor:02x}000000000000"
+
+
+def _prefix_maps(job: NativeJob, layout: Layout, python_include: Path) -> list[str]:
+    """Options that keep this machine's folders out of the output (`__FILE__` in torch's checks would bring them in)."""
+    named = [
+        (layout.folder, "."),
+        (job.torch.root, "torch"),
+        (python_include, "python"),
+        (layout.generated, "generated"),
+    ]
+    # The option splits at the first '='; a folder with one in its name can't be mapped, and needs not be where sources
+    # are named relative to it.
+    return [f"-ffile-prefix-map={folder}={name}" for folder, name in named if "=" not in str(folder)]

@@ -1,0 +1,94 @@
+"""What a build machine offers, as a value: compilers, torch's headers, CUDA toolkits.
+
+Found by `kernel_hub.build.toolchain`, handed to `kernel_hub.build.matrix` and `kernel_hub.build.command`, which therefore
+are tested for machines that are not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from packaging.version import Version
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """A C++ compiler that understands GCC's options.
+
+    Attributes:
+        path: The program.
+        version: Its version as it prints it.
+    """
+
+    path: Path
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class TorchSdk:
+    """An installed torch, as far as building against it goes.
+
+    Attributes:
+        version: Its release line, major.minor.
+        root: The folder of the package.
+        cuda: The CUDA release it was built for; None for a build without CUDA.
+        cxx11_abi: Whether it uses libstdc++'s newer string layout; None where that question does not arise.
+    """
+
+    version: Version
+    root: Path
+    cuda: Version | None = None
+    cxx11_abi: bool | None = True
+
+    @property
+    def includes(self) -> tuple[Path, ...]:
+        """Where its headers lie."""
+        base = self.root / "include"
+        return base, base / "torch" / "csrc" / "api" / "include"
+
+    @property
+    def libraries(self) -> Path:
+        """Where its shared libraries lie."""
+        return self.root / "lib"
+
+
+@dataclass(frozen=True, slots=True)
+class CudaToolkit:
+    """A CUDA toolkit.
+
+    Attributes:
+        version: Its release, major.minor.
+        root: Its folder, with `include/` and the libraries.
+        nvcc: Its compiler.
+        libraries: The folder that holds `libcudart.so`.
+    """
+
+    version: Version
+    root: Path
+    nvcc: Path
+    libraries: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A build machine.
+
+    Attributes:
+        cpu: As labels write it.
+        os: As labels write it.
+        compiler: The C++ compiler.
+        torch: The torch to build against.
+        python_include: Where Python.h lies.
+        cuda: CUDA toolkits, oldest first.
+        absent: Why something is missing, by its name: "compiler", "torch", "python", "cuda".
+    """
+
+    cpu: str
+    os: str
+    compiler: Compiler | None = None
+    torch: TorchSdk | None = None
+    python_include: Path | None = None
+    cuda: tuple[CudaToolkit, ...] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,161 @@
+"""Recipes x machine -> jobs: which builds a kernel has here, and why it has not the others.
+
+Pure. Labels follow the repository format, section (a): the stable ABI's number is the target that the recipe names, not
+the torch of the build machine; a classic torch build is for exactly that torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from packaging.version import Version
+
+from kernel_hub.build.machine import CudaToolkit, Machine, TorchSdk
+from kernel_hub.build.recipe import Component, NoarchFramework, Recipe, TorchFramework, TvmFfiFramework
+from kernel_hub.model.backend import Backend, BackendKind
+from kernel_hub.model.framework import Torch, TorchStableAbi
+from kernel_hub.model.variant import ArchLabel, NoarchLabel
+
+_TOOLCHAINS = {
+    BackendKind.ROCM: "ROCm's hipcc",
+    BackendKind.XPU: "Intel's icpx",
+    BackendKind.METAL: "Xcode on macOS",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NativeJob:
+    """A compiled build to make.
+
+    Attributes:
+        label: What it is called.
+        document: The recipe's file name.
+        recipe: The recipe.
+        components: What is compiled, beside the framework's own sources.
+        torch: The torch whose headers are used.
+        archs: The GPU architectures of the build, as metadata lists them.
+        toolkit: The CUDA toolkit, for CUDA.
+    """
+
+    label: ArchLabel
+    document: str
+    recipe: Recipe
+    components: tuple[Component, ...]
+    torch: TorchSdk
+    archs: tuple[str, ...] = ()
+    toolkit: CudaToolkit | None = None
+
+    @property
+    def backend(self) -> BackendKind:
+        return self.label.backend.kind
+
+    @property
+    def stable_abi(self) -> Version | None:
+        """The stable ABI it targets; None for a build for one torch release."""
+        framework = self.label.framework
+        return framework.version if isinstance(framework, TorchStableAbi) else None
+
+
+@dataclass(frozen=True, slots=True)
+class NoarchJob:
+    """A build without compiled code; the fields are those of `NativeJob`."""
+
+    label: NoarchLabel
+    document: str
+    recipe: Recipe
+    backend: BackendKind
+    archs: tuple[str, ...] = ()
+
+
+Job: TypeAlias = NativeJob | NoarchJob
+
+
+@dataclass(frozen=True, slots=True)
+class Omission:
+    """A backend of a recipe that is not built here."""
+
+    document: str
+    backend: BackendKind
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.backend.value} of {self.document}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Every build of a kernel on one machine: jobs in order of their labels, and what is left out."""
+
+    jobs: tuple[Job, ...]
+    omissions: tuple[Omission, ...]
+
+
+def plan(recipes: Mapping[str, Recipe], machine: Machine) -> Matrix:
+    """The jobs of a kernel's recipes on a machine.
+
+    Args:
+        recipes: By file name.
+        machine: Where they are built.
+    """
+    jobs: list[Job] = []
+    omissions: list[Omission] = []
+    for document, recipe in recipes.items():
+        for backend in recipe.backends:
+            found = list(_of_backend(document, recipe, backend, machine))
+            jobs += [item for item in found if not isinstance(item, Omission)]
+            omissions += [item for item in found if isinstance(item, Omission)]
+    return Matrix(tuple(sorted(jobs, key=lambda job: str(job.label))), tuple(omissions))
+
+
+def _of_backend(document: str, recipe: Recipe, backend: BackendKind, machine: Machine) -> Iterator[Job | Omission]:
+    match recipe.framework:
+        case NoarchFramework() as framework:
+            archs = {BackendKind.CUDA: framework.cuda_archs, BackendKind.ROCM: framework.rocm_archs}
+            yield NoarchJob(NoarchLabel(backend.value), document, recipe, backend, archs.get(backend, ()))
+        case TvmFfiFramework():
+            yield Omission(document, backend, "this release does not build tvm-ffi kernels")
+        case TorchFramework() as framework:
+            yield from _of_torch(document, recipe, framework, backend, machine)
+        case _:
+            assert_never(recipe.framework)
+
+
+def _of_torch(
+    document: str, recipe: Recipe, framework: TorchFramework, backend: BackendKind, machine: Machine
+) -> Iterator[Job | Omission]:
+    for name, found in (("compiler", machine.compiler), ("torch", machine.torch), ("python", machine.python_include)):
+        if found is None:
+            yield Omission(document, backend, machine.absent.get(name, f"there is no {name} here"))
+            return
+    torch = machine.torch
+    if torch is None:
+        return
+    target = framework.stable_abi.get(backend)
+    problem = _torch_problem(framework, torch, target)
+    if problem:
+        yield Omission(document, backend, problem)
+    elif backend is not BackendKind.CPU:
+        tool = _TOOLCHAINS.get(backend)
+        reason = f"needs {tool}, which this release does not drive" if tool else "has no compiled builds"
+        yield Omission(document, backend, reason)
+    else:
+        abi = TorchStableAbi(target) if target else Torch(torch.version, torch.cxx11_abi)
+        label = ArchLabel(abi, Backend(backend), machine.cpu, machine.os)
+        yield NativeJob(label, document, recipe, recipe.components_of(backend), torch)
+
+
+def _torch_problem(framework: TorchFramework, torch: TorchSdk, target: Version | None) -> str | None:
+    if target is not None:
+        # Headers of an older torch do not declare what a newer stable ABI has.
+        return (
+            f"torch {torch.version} is here, the stable ABI {target} needs its own or a newer one"
+            if (torch.version < target)
+            else None
+        )
+    if framework.minver is not None and torch.version < framework.minver:
+        return f"torch {torch.version} is here, the recipe asks for {framework.minver} or newer"
+    if framework.maxver is not None and torch.version > framework.maxver:
+        return f"torch {torch.version} is here, the recipe asks for {framework.maxver} or older"
+    return None

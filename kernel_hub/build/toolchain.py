@@ -1,0 +1,137 @@
+"""Finding what the build machine offers: the compiler, torch's headers without importing torch, Python's headers.
+
+Leaves out: installing anything.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from packaging.version import InvalidVersion, Version
+
+from kernel_hub.build.machine import Compiler, Machine, TorchSdk
+from kernel_hub.errors import ToolchainError
+
+_CPUS = {"amd64": "x86_64", "arm64": "aarch64"}
+_TORCH_VERSION = re.compile(r"^__version__ = '([^']+)'", re.MULTILINE)
+_TORCH_CUDA = re.compile(r"^cuda: [^=]*= (?:'([^']+)'|None)", re.MULTILINE)
+_CXX11_ABI = re.compile(r"_GLIBCXX_USE_CXX11_ABI=([01])")
+_PROBE_TIMEOUT_S = 60
+
+_Found = TypeVar("_Found")
+
+
+def find_machine(*, compiler: Path | None = None) -> Machine:
+    """Look around on this machine. What is missing is a fact of the value, not an error.
+
+    Args:
+        compiler: The C++ compiler to use instead of the `g++` on the search path.
+    """
+    absent: dict[str, str] = {}
+    cpu = platform.machine().lower()
+
+    def attempt(name: str, find: Callable[[], _Found]) -> _Found | None:
+        try:
+            return find()
+        except ToolchainError as error:
+            absent[name] = error.message
+            return None
+
+    return Machine(
+        cpu=_CPUS.get(cpu, cpu),
+        os=platform.system().lower(),
+        compiler=attempt("compiler", lambda: _find_compiler(compiler)),
+        torch=attempt("torch", _find_torch),
+        python_include=attempt("python", _find_python),
+        absent=absent,
+    )
+
+
+def library_finder(compiler: Compiler) -> Callable[[str], Path]:
+    """A function from a library's file name to the file that the compiler would link."""
+
+    def find(name: str) -> Path:
+        answer = Path(_ask((str(compiler.path), f"-print-file-name={name}")).strip())
+        # A compiler that does not find the file answers with the name alone.
+        if not answer.is_absolute() or not answer.is_file():
+            raise ToolchainError(
+                f"{compiler.path} does not find {name}", hint="install the C library's development files (libc6-dev)"
+            )
+        return answer.resolve()
+
+    return find
+
+
+def child_environment(folder: Path, *programs: Path) -> dict[str, str]:
+    """The environment of compilers: what they need, and nothing that would leak into their output.
+
+    Args:
+        folder: Where they may put temporary files.
+        programs: Programs whose folders are searched first.
+    """
+    search = [str(program.parent) for program in programs]
+    return {
+        "PATH": os.pathsep.join(dict.fromkeys([*search, "/usr/local/bin", "/usr/bin", "/bin"])),
+        "LC_ALL": "C.UTF-8",
+        "TMPDIR": str(folder),
+        # __DATE__ and __TIME__ follow it.
+        "SOURCE_DATE_EPOCH": "0",
+    }
+
+
+def _find_compiler(named: Path | None) -> Compiler:
+    found = shutil.which(str(named) if named else "g++")
+    if found is None:
+        raise ToolchainError(f"there is no C++ compiler {named or 'g++'}", hint="install g++ (apt install g++)")
+    # Resolving links would lose the name, by which some compilers know what they are.
+    path = Path(found).absolute()
+    return Compiler(path, _ask((str(path), "--version")).partition("\n")[0].strip())
+
+
+def _find_torch() -> TorchSdk:
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        raise ToolchainError("torch is not installed", hint='pip install "kernel-hub[torch]"')
+    root = Path(spec.submodule_search_locations[0])
+    try:
+        text = (root / "version.py").read_text("utf-8")
+        config = (root / "share" / "cmake" / "Torch" / "TorchConfig.cmake").read_text("utf-8")
+        found = _TORCH_VERSION.search(text)
+        version = Version(found[1]) if found else None
+    except (OSError, UnicodeDecodeError, InvalidVersion) as error:
+        raise ToolchainError(f"the torch in {root} has no headers to build with: {error}") from error
+    if version is None:
+        raise ToolchainError(f"the torch in {root} does not state its version")
+    cuda = _TORCH_CUDA.search(text)
+    abi = _CXX11_ABI.search(config)
+    return TorchSdk(
+        version=Version(f"{version.major}.{version.minor}"),
+        root=root,
+        cuda=Version(cuda[1]) if cuda and cuda[1] else None,
+        # Releases that no longer state it have the newer layout, where there are two at all.
+        cxx11_abi=abi[1] == "1" if abi else True if platform.system() == "Linux" else None,
+    )
+
+
+def _find_python() -> Path:
+    folder = Path(sysconfig.get_path("include"))
+    if not (folder / "Python.h").is_file():
+        raise ToolchainError(f"Python.h is not in {folder}", hint="install Python's development files (python3-dev)")
+    return folder
+
+
+def _ask(argv: tuple[str, ...]) -> str:
+    try:
+        answer = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=_PROBE_TIMEOUT_S)
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError) as error:
+        raise ToolchainError(f"{argv[0]} does not answer: {error}") from error
+    return answer.stdout

@@ -1,0 +1,109 @@
+"""Which builds a recipe has on a machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kernel_hub.build.matrix import Matrix, NativeJob, NoarchJob, plan
+from kernel_hub.build.recipe import Recipe
+from kernel_hub.model.variant import parse_label
+from tests.unit.build.machines import machine, recipe
+
+CPU = '[kernel.a]\nbackend = "cpu"\ndepends = []\nsrc = ["a.cpp"]\n'
+
+
+def labels(matrix: Matrix) -> list[str]:
+    return [str(job.label) for job in matrix.jobs]
+
+
+def reasons(matrix: Matrix) -> list[str]:
+    return [str(omission) for omission in matrix.omissions]
+
+
+def alone(found: Recipe) -> dict[str, Recipe]:
+    return {"build.toml": found}
+
+
+def test_the_stable_abi_gives_its_own_number_not_that_of_the_torch_here() -> None:
+    matrix = plan(alone(recipe('[torch.stable-abi]\ncpu = "2.11"\n' + CPU)), machine("2.13"))
+    assert labels(matrix) == ["torch-stable-abi211-cpu-x86_64-linux"]
+
+
+def test_classic_torch_gives_the_torch_here_and_its_string_layout() -> None:
+    assert labels(plan(alone(recipe("[torch]\n" + CPU)), machine("2.13"))) == ["torch213-cxx11-cpu-x86_64-linux"]
+
+
+def test_every_label_parses_to_itself() -> None:
+    found = {
+        "build.toml": recipe('[torch.stable-abi]\ncpu = "2.9"\n' + CPU),
+        "build.b.toml": recipe("[torch]\n" + CPU),
+        "build.c.toml": recipe("[torch-noarch]\n", backends='["cuda", "tpu"]'),
+    }
+    matrix = plan(found, machine())
+    assert len(matrix.jobs) == 4
+    assert [parse_label(str(job.label)) for job in matrix.jobs] == [job.label for job in matrix.jobs]
+
+
+def test_noarch_has_one_build_for_each_backend_and_needs_no_toolchain() -> None:
+    found = recipe(
+        '[torch-noarch]\ncuda_capabilities = ["8.0"]\nrocm_archs = ["gfx942"]\n', backends='["xpu", "rocm", "cuda"]'
+    )
+    bare = replace(machine(), compiler=None, torch=None, python_include=None)
+    matrix = plan(alone(found), bare)
+    assert labels(matrix) == ["torch-cuda", "torch-rocm", "torch-xpu"]
+    assert [job.archs for job in matrix.jobs] == [("8.0",), ("gfx942",), ()]
+    assert all(isinstance(job, NoarchJob) for job in matrix.jobs)
+
+
+def test_a_build_links_the_components_of_its_backend_only() -> None:
+    other = '[kernel.b]\nbackend = "rocm"\ndepends = []\nsrc = ["b.cpp"]\n'
+    more = CPU.replace("kernel.a", "kernel.c")
+    matrix = plan(alone(recipe("[torch]\n" + CPU + other + more, backends='["cpu", "rocm"]')), machine())
+    job = matrix.jobs[0]
+    assert isinstance(job, NativeJob)
+    assert [component.name for component in job.components] == ["a", "c"]
+
+
+def test_what_is_missing_is_the_reason() -> None:
+    found = alone(recipe("[torch]\n" + CPU))
+    without = replace(machine(), compiler=None, absent={"compiler": "there is no C++ compiler g++"})
+    assert reasons(plan(found, without)) == ["cpu of build.toml: there is no C++ compiler g++"]
+    assert reasons(plan(found, replace(machine(), torch=None))) == ["cpu of build.toml: there is no torch here"]
+
+
+def test_backends_without_a_driven_toolchain_say_which_it_is() -> None:
+    matrix = plan(alone(recipe("[torch]\n", backends='["rocm", "xpu", "metal", "tpu"]')), machine())
+    assert matrix.jobs == ()
+    assert reasons(matrix) == [
+        "rocm of build.toml: needs ROCm's hipcc, which this release does not drive",
+        "xpu of build.toml: needs Intel's icpx, which this release does not drive",
+        "metal of build.toml: needs Xcode on macOS, which this release does not drive",
+        "tpu of build.toml: has no compiled builds",
+    ]
+
+
+def test_the_recipes_torch_range_limits_classic_builds_only() -> None:
+    limits = '[torch]\nminver = "2.10"\nmaxver = "2.12"\n'
+    assert reasons(plan(alone(recipe(limits + CPU)), machine("2.13"))) == [
+        "cpu of build.toml: torch 2.13 is here, the recipe asks for 2.12 or older"
+    ]
+    assert reasons(plan(alone(recipe(limits + CPU)), machine("2.9"))) == [
+        "cpu of build.toml: torch 2.9 is here, the recipe asks for 2.10 or newer"
+    ]
+    assert labels(plan(alone(recipe(limits + CPU)), machine("2.12"))) == ["torch212-cxx11-cpu-x86_64-linux"]
+    stable = recipe(limits + 'stable-abi = "2.11"\n' + CPU)
+    assert labels(plan(alone(stable), machine("2.13"))) == ["torch-stable-abi211-cpu-x86_64-linux"]
+
+
+def test_a_torch_older_than_the_stable_abi_cannot_build_for_it() -> None:
+    matrix = plan(alone(recipe('[torch.stable-abi]\ncpu = "2.11"\n' + CPU)), machine("2.10"))
+    assert reasons(matrix) == [
+        "cpu of build.toml: torch 2.10 is here, the stable ABI 2.11 needs its own or a newer one"
+    ]
+
+
+def test_the_order_of_recipes_does_not_change_the_order_of_jobs() -> None:
+    first, second = recipe("[torch]\n" + CPU), recipe("[torch-noarch]\n", backends='["cuda", "cann"]')
+    one = plan({"build.toml": first, "build.n.toml": second}, machine())
+    other = plan({"build.n.toml": second, "build.toml": first}, machine())
+    assert one.jobs == other.jobs

@@ -1,0 +1,1 @@
+"""Nothing is measured here; the file is there to be published."""

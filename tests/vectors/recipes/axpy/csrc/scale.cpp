@@ -1,0 +1,3 @@
+#include <cmath>
+
+float scale() { return std::pow(SCALE, 1.0f); }
