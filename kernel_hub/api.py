@@ -25,9 +25,12 @@ from kernel_hub.settings import Settings, load_settings
 _DEVICE_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
+    "GPU_DEVICE_ORDINAL",
     "HIP_VISIBLE_DEVICES",
+    "HSA_OVERRIDE_GFX_VERSION",
     "ROCR_VISIBLE_DEVICES",
-    "NVIDIA_VISIBLE_DEVICES",
+    "ASCEND_HOME_PATH",
+    "LD_LIBRARY_PATH",
 )
 
 

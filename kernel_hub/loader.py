@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from kernel_hub.errors import (
@@ -105,7 +106,11 @@ class Loader:
         for note in (*plan.notes, *plan.selection.notes, *chosen.notes):
             _LOG.info("%s: %s", plan.request.requirement, note)
         verified = self._verified(plan, chosen)
-        return import_artifact(verified, notes=(*plan.notes, *plan.selection.notes, *chosen.notes))
+        notes = (*plan.notes, *plan.selection.notes, *chosen.notes)
+        kernel = import_artifact(verified, notes=notes)
+        origin = verified.artifact.origin
+        # The same bytes may have come from elsewhere before; this call's record says where this call found them.
+        return kernel if kernel.origin == origin else replace(kernel, origin=origin, notes=notes)
 
     def _verified(self, plan: Plan, chosen: Accepted) -> VerifiedArtifact:
         _admit(plan)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kernel_hub.errors import (
     FetchError,
+    InvalidDocumentError,
     KernelHubError,
     ResolutionError,
 )
@@ -183,8 +184,16 @@ def _narrow(selection: Selection, metadata: Mapping[str, Metadata], request: Req
     host = selection.host
     if not _has_devices(host):
         return selection
+    _require_device(host, request.device)
     archs = {name: read.archs for name, read in metadata.items()}
     return narrow(selection, archs, device=request.device)
+
+
+def _require_device(host: Host, index: int | None) -> None:
+    devices = host.devices or ()
+    if index is not None and all(device.index != index for device in devices):
+        visible = ", ".join(str(device) for device in devices)
+        raise InvalidDocumentError("device", f"device {index} is not visible; visible: {visible}")
 
 
 def _read(
