@@ -6,7 +6,8 @@ a command imports what it needs when it runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,47 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from kernel_hub.cli.console import Console
+    from kernel_hub.settings import Settings
 
 
 class UsageError(KernelHubError):
     """A command line that says something else than the command takes."""
 
     exit_code = 2
+
+
+class MissingExtraError(KernelHubError):
+    """A command whose libraries are not installed with the loader's."""
+
+
+@contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """Imports of libraries that only an extra of this package installs.
+
+    Raises:
+        MissingExtraError: If one is not there, with what to install.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("kernel_hub"):
+            raise
+        hint = f"pip install 'kernel-hub[{extra}]'"
+        raise MissingExtraError(f"this command needs {error.name}, which is not installed", hint=hint) from error
+
+
+def token_in(settings: Settings, variable: str | None) -> str | None:
+    """The token in an environment variable; None if none is named.
+
+    Raises:
+        UsageError: If the variable is not set.
+    """
+    if variable is None:
+        return None
+    token = settings.environ.get(variable)
+    if not token:
+        raise UsageError(f"--token-env: the variable {variable} is not set", hint="set it to the token")
+    return token
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +119,7 @@ BACKEND = argument(
 REPO = argument(
     "repo",
     metavar="REPO",
-    text="the kernel: org/name, org/name@v1, 'org/name@>=1,<3' or org/name@<branch, tag or commit>",
+    text="the kernel: org/name, org/name@v1, 'org/name@>=1,<3' or org/name@REVISION",
 )
 VERSION = argument("--version", metavar="VERSION", text="a version of the kernel (1) or specifiers ('>=1,<3')")
 REVISION = argument("--revision", metavar="REVISION", text="a branch, tag or commit instead of a version")

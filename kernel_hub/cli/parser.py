@@ -11,11 +11,12 @@ from kernel_hub.cli.command import Argument, Command, UsageError, argument
 from kernel_hub.cli.host import HOST
 from kernel_hub.cli.kernels import DOWNLOAD, EXPLAIN, HAS, INFO, VERSIONS
 from kernel_hub.cli.select import SELECT
+from kernel_hub.cli.serve import SERVE
 
 PROGRAM: Final = "kernel-hub"
 SUMMARY: Final = "Resolve, verify, build, publish and serve compute kernels."
 
-COMMANDS: Final = (HOST, EXPLAIN, HAS, VERSIONS, INFO, DOWNLOAD, SELECT, BUILD)
+COMMANDS: Final = (HOST, EXPLAIN, HAS, VERSIONS, INFO, DOWNLOAD, SELECT, BUILD, SERVE)
 SHARED: Final = (
     argument("--json", action="store_true", text="write the answer, or the error, as JSON on standard output"),
     argument("-v", "--verbose", action="store_true", text="report decisions on standard error"),
