@@ -46,7 +46,7 @@ def find_builds(folder: Path, *, named_by: str) -> LocalBuilds:
         raise InvalidDocumentError(
             named_by, f"the folder {folder} {problem}", hint="correct the path or remove the entry"
         )
-    for candidate in (folder, folder / BUILD_FOLDER):
+    for candidate in _places(folder):
         found = _builds_in(candidate)
         if any(not isinstance(variant.label, UnknownLabel) for variant in variants_of_names(found)):
             return LocalBuilds(found, single=False)
@@ -58,6 +58,12 @@ def find_builds(folder: Path, *, named_by: str) -> LocalBuilds:
         f"and it has no {METADATA_FILE}",
         hint="build the kernel first: kernel-hub build",
     )
+
+
+def _places(folder: Path) -> tuple[Path, ...]:
+    # The sources of a kernel lie in `torch-ext`, which reads as the label of a build without compiled code.
+    is_project = any(folder.glob("build*.toml"))
+    return (folder / BUILD_FOLDER,) if is_project else (folder, folder / BUILD_FOLDER)
 
 
 def _builds_in(folder: Path) -> dict[str, Path]:
