@@ -1,0 +1,58 @@
+"""From what a publisher writes after `--to` to a sink: a registry folder, or the URL of a Hub.
+
+A folder that is absent or empty becomes a registry; one that holds something else is refused. A token is sent to a Hub only
+if it was set for that Hub.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from kernel_hub.errors import InvalidDocumentError, OfflineError
+from kernel_hub.sources.directory import DirectoryRegistry
+
+if TYPE_CHECKING:
+    from kernel_hub.model.source import Sink
+    from kernel_hub.settings import Settings
+
+
+def open_sink(settings: Settings, target: str, *, token: str | None = None) -> Sink:
+    """The sink that a text names.
+
+    Args:
+        settings: The endpoint, the registries and their tokens.
+        target: A folder, `file://...`, or `http(s)://...`.
+        token: The token for a Hub; None takes the one that the settings have for this URL.
+
+    Raises:
+        InvalidDocumentError: If it is neither, or the folder holds something else than a registry.
+        OfflineError: If it is a URL and the network may not be used.
+        SourceUnavailableError: If the folder cannot be written.
+    """
+    parts = urlsplit(target)
+    if "://" not in target:
+        if not target:
+            raise InvalidDocumentError("target", "is empty", hint="name a folder or the URL of a Hub")
+        return DirectoryRegistry.create(Path(target).expanduser().absolute())
+    if parts.scheme == "file":
+        if parts.netloc not in ("", "localhost"):
+            raise InvalidDocumentError("target", f"{target!r} names a folder of another machine")
+        return DirectoryRegistry.create(Path(url2pathname(parts.path)))
+    if parts.scheme not in ("http", "https"):
+        raise InvalidDocumentError("target", f"{target!r} is neither http(s):// nor file:// nor a folder")
+    if settings.mode == "offline":
+        raise OfflineError(f"cannot publish to {target}: the network may not be used", hint="unset HF_HUB_OFFLINE")
+    from kernel_hub.sources.hub import HubSink
+
+    endpoint = target.rstrip("/")
+    return HubSink(endpoint, token=token or _token(settings, endpoint), telemetry=settings.telemetry)
+
+
+def _token(settings: Settings, endpoint: str) -> str | None:
+    if endpoint == settings.endpoint:
+        return settings.token
+    variables = (registry.token_env for registry in settings.registries.values() if registry.url == endpoint)
+    return next((settings.environ[name] for name in variables if name and settings.environ.get(name)), None)
