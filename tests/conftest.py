@@ -72,6 +72,13 @@ socket.socket.connect_ex = _guarded_connect_ex  # type: ignore[method-assign]
 socket.getaddrinfo = _guarded_getaddrinfo
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # huggingface_hub's LFS upload calls its HTTP library in a way that the library deprecates; nobody here can change that.
+    config.addinivalue_line(
+        "filterwarnings", "ignore:Use 'content=<...>' to upload raw bytes/text content:DeprecationWarning"
+    )
+
+
 def pytest_unconfigure() -> None:
     shutil.rmtree(_HOME, ignore_errors=True)
 
