@@ -40,7 +40,13 @@ def load_json_value(content: bytes, *, name: str, limit_bytes: int) -> Any:
     if len(content) > limit_bytes:
         raise InvalidDocumentError(name, f"is longer than {limit_bytes} bytes")
     try:
-        return json.loads(content.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
+        value = json.loads(content.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
+        if b"\\u" in content:
+            # Half of a surrogate pair can be escaped, but it is no text that could be written or compared.
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        return value
+    except UnicodeEncodeError as error:
+        raise InvalidDocumentError(name, "escapes half of a surrogate pair, which is no character") from error
     except UnicodeDecodeError as error:
         raise InvalidDocumentError(name, f"is not UTF-8 (byte {error.start})") from error
     except _DuplicateKeyError as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -19,14 +18,29 @@ from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.backend import BackendKind, parse_kind
 from kernel_hub.model.digest import Digest, DigestAlgorithm, Manifest
 from kernel_hub.model.document import JsonObject, load_json
+from kernel_hub.model.provenance import Provenance, SourceState, read_provenance
 from kernel_hub.model.requirement import RepoId
+
+__all__ = [
+    "MAX_BYTES",
+    "AtFixedRevision",
+    "AtVersion",
+    "KernelDependency",
+    "Metadata",
+    "Provenance",
+    "SourceState",
+    "check_git_url",
+    "is_kernel_name",
+    "python_name",
+]
 
 MAX_BYTES = 1 << 20
 _KERNEL_NAME = re.compile(r"[a-z][-a-z0-9]*[a-z0-9]")
-_THREE_NUMBERS = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
-_OBJECT_ID = re.compile(r"[0-9a-fA-F]{40}(?:[0-9a-fA-F]{24})?")
-_GIT_SCHEMES = ("https", "http", "git", "ssh", "git+ssh", "git+https", "git+http")
-_SCP_FORM = re.compile(r"[^/:@\s]+@[^/:@\s]+:[^/\s]\S*")
+_THREE_NUMBERS = re.compile(r"[0-9]{1,18}\.[0-9]{1,18}\.[0-9]{1,18}")
+_GIT_URL = re.compile(r"(?:git|ssh|git\+ssh|git\+https|git\+http)://[^/\s\[\]]+(?:/.*)?", re.IGNORECASE)
+# A browser's rules, which the ecosystem applies to these two, do not care how many slashes follow.
+_WEB_URL = re.compile(r"https?:/*[^/\s\[\]]+(?:/.*)?", re.IGNORECASE)
+_SCP_FORM = re.compile(r"[^/:\s]+@[^/:\s]+:[^/].*")
 
 
 def is_kernel_name(text: str) -> bool:
@@ -41,10 +55,7 @@ def python_name(kernel_name: str) -> str:
 
 def check_git_url(text: str) -> bool:
     """Whether `text` is a git URL of the format: a scheme that git fetches from, or `user@host:path`."""
-    scheme, found, rest = text.partition("://")
-    if found:
-        return scheme in _GIT_SCHEMES and bool(rest) and not rest.startswith("/")
-    return _SCP_FORM.fullmatch(text) is not None
+    return any(form.fullmatch(text) for form in (_GIT_URL, _WEB_URL, _SCP_FORM))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,39 +75,6 @@ class AtFixedRevision:
 
 
 KernelDependency: TypeAlias = AtVersion | AtFixedRevision
-
-
-@dataclass(frozen=True, slots=True)
-class SourceState:
-    """A commit of sources and whether tracked files differed from it.
-
-    Attributes:
-        commit: 40 or 64 lower-case hexadecimal digits.
-        dirty: Whether the tree had changes.
-    """
-
-    commit: str
-    dirty: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Provenance:
-    """What built a kernel from what.
-
-    Attributes:
-        builder_version: The version of the builder.
-        builder: The builder's own sources, if known.
-        kernel: The kernel's sources, if known.
-    """
-
-    builder_version: str
-    builder: SourceState | None = None
-    kernel: SourceState | None = None
-
-    @property
-    def dirty(self) -> bool:
-        """Whether any sources were not exactly those of their commit."""
-        return any(state is not None and state.dirty for state in (self.builder, self.kernel))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +127,17 @@ class Metadata:
             InvalidDocumentError: Naming the key at fault: too long, not UTF-8 JSON, a duplicate or missing key, a wrong type.
         """
         top = load_json(content, name=name, limit_bytes=MAX_BYTES)
+        try:
+            return cls._read(top)
+        except InvalidDocumentError as error:
+            if error.hint():
+                raise
+            raise InvalidDocumentError(
+                error.document, error.problem, location=error.location, hint=_least_client(top)
+            ) from error
+
+    @classmethod
+    def _read(cls, top: JsonObject) -> Metadata:
         kernel_name = top.text("name")
         if not is_kernel_name(kernel_name):
             raise top.fault("name", f"{kernel_name!r} is not a kernel name (lower-case letters, digits and '-')")
@@ -157,15 +146,15 @@ class Metadata:
             name=kernel_name,
             id=top.text("id"),
             version=top.whole("version"),
-            license=top.text("license"),
+            license=top.line("license"),
             backend=_backend_kind(backend),
             archs=backend.texts("archs", default=()),
             python_depends=top.texts("python-depends"),
-            kernel_depends=tuple(_kernel_dependency(item) for item in top.objects("kernel-depends", default=())),
+            kernel_depends=_kernel_dependencies(top),
             upstream=_git_url(top, "upstream"),
             source=_git_url(top, "source"),
             manifest=_manifest(top),
-            provenance=_provenance(top),
+            provenance=read_provenance(top),
             kernels_minver=_three_numbers(top),
         )
 
@@ -200,7 +189,7 @@ class Metadata:
                 "files": {path: digest.base64 for path, digest in self.manifest.files.items()},
             }
         if self.provenance is not None:
-            document["provenance"] = _provenance_to_json(self.provenance)
+            document["provenance"] = self.provenance.to_json()
         if self.kernels_minver is not None:
             document["kernels-minver"] = str(self.kernels_minver)
         return document
@@ -212,6 +201,12 @@ def _backend_kind(backend: JsonObject) -> BackendKind:
         return parse_kind(text)
     except InvalidDocumentError as error:
         raise backend.fault("type", error.problem) from error
+
+
+def _kernel_dependencies(top: JsonObject) -> tuple[KernelDependency, ...]:
+    if "kernel-depends" not in top.names():
+        return ()
+    return tuple(_kernel_dependency(item) for item in top.objects("kernel-depends"))
 
 
 def _kernel_dependency(item: JsonObject) -> KernelDependency:
@@ -261,44 +256,6 @@ def _manifest(top: JsonObject) -> Manifest | None:
     return Manifest(algorithm, read)
 
 
-def _provenance(top: JsonObject) -> Provenance | None:
-    provenance = top.optional_object("provenance")
-    if provenance is None:
-        return None
-    builder = provenance.object("kernel-builder")
-    kernel = provenance.optional_object("kernel")
-    has_commit = builder.has("commit") or builder.has("sha")
-    if has_commit != builder.has("dirty"):
-        raise builder.fault("", "'commit' and 'dirty' come together")
-    return Provenance(
-        builder_version=builder.text("version"),
-        builder=_source_state(builder) if has_commit else None,
-        kernel=None if kernel is None else _source_state(kernel),
-    )
-
-
-def _source_state(state: JsonObject) -> SourceState:
-    key = "commit" if state.has("commit") else "sha" if state.has("sha") else "commit"
-    text = state.text(key)
-    if not _OBJECT_ID.fullmatch(text):
-        raise state.fault(key, f"{text!r} is not a git object id (40 or 64 hexadecimal digits)")
-    return SourceState(text.lower(), state.flag("dirty"))
-
-
-def _provenance_to_json(provenance: Provenance) -> dict[str, Any]:
-    builder: dict[str, Any] = {"version": provenance.builder_version}
-    if provenance.builder is not None:
-        builder |= _state_to_json(provenance.builder)
-    document: dict[str, Any] = {"kernel-builder": builder}
-    if provenance.kernel is not None:
-        document["kernel"] = _state_to_json(provenance.kernel)
-    return document
-
-
-def _state_to_json(state: SourceState) -> Mapping[str, Any]:
-    return {"commit": state.commit, "dirty": state.dirty}
-
-
 def _three_numbers(top: JsonObject) -> Version | None:
     text = top.optional_text("kernels-minver")
     if text is None:
@@ -306,3 +263,12 @@ def _three_numbers(top: JsonObject) -> Version | None:
     if not _THREE_NUMBERS.fullmatch(text):
         raise top.fault("kernels-minver", f"{text!r} is not of the form 'X.Y.Z'")
     return Version(text)
+
+
+def _least_client(top: JsonObject) -> str:
+    """What the build says of the client that it needs, for a document that this release cannot read."""
+    try:
+        least = _three_numbers(top)
+    except InvalidDocumentError:
+        least = None
+    return f"the build asks for kernels >= {least}; a newer kernel_hub may read it" if least else ""
