@@ -89,6 +89,34 @@ class EntryNotFoundError(RevisionNotFoundError):
     """The commit exists, but has no such file."""
 
 
+class NotLockedError(ResolutionError):
+    """The lock that applies does not hold the kernel, or no lock applies where one must."""
+
+
+class LockOutdatedError(ResolutionError):
+    """The lock and what the project declares do not agree, or what it locks is gone.
+
+    Attributes:
+        problems: Each disagreement, one line.
+    """
+
+    def __init__(self, message: str, *, problems: Sequence[str], hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.problems = tuple(problems)
+
+
+class KernelCycleError(ResolutionError):
+    """Kernels depend on each other in a circle.
+
+    Attributes:
+        kernels: The circle; the first is also the last.
+    """
+
+    def __init__(self, message: str, *, kernels: Sequence[str], hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.kernels = tuple(kernels)
+
+
 class SelectionError(KernelHubError):
     """The kernel exists, but not for this machine."""
 
@@ -105,6 +133,18 @@ class NoCompatibleVariantError(SelectionError):
     def __init__(self, message: str, *, selection: Selection, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.selection = selection
+
+
+class TargetNotServedError(SelectionError):
+    """A kernel has no build for a machine that the lock must serve.
+
+    Attributes:
+        target: The machine, as text; empty if the kernel has no usable build at all.
+    """
+
+    def __init__(self, message: str, *, target: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.target = target
 
 
 class FetchError(KernelHubError):
