@@ -57,8 +57,7 @@ class TreeFile:
         """
         descriptor = os.open(self.location, _OPEN_FLAGS)
         try:
-            now = os.fstat(descriptor)
-            if (now.st_dev, now.st_ino) != (self.status.st_dev, self.status.st_ino):
+            if _identity(os.fstat(descriptor)) != _identity(self.status):
                 raise UnsafePathError(f"{self.location} was replaced by another file while it was being verified")
             return FileIO(descriptor, "rb")
         except BaseException:
@@ -158,6 +157,11 @@ class ArtifactTree:
             f"{self._subject}: {path} {problem}",
             hint=f"nothing was imported; look at {self._root} before you remove it",
         )
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    # The inode alone is not enough: the next file that is made often gets the number of the last one removed.
+    return (status.st_dev, status.st_ino, stat.S_IFMT(status.st_mode), status.st_size, status.st_mtime_ns)
 
 
 def _kind(mode: int) -> str:

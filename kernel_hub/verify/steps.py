@@ -5,7 +5,7 @@
 3. every path is a regular file or the cache's own link (see `kernel_hub.verify.artifact_tree`);
 4. every file is digested, through a descriptor that was opened without following links;
 5. the manifest and the source's listing cover the tree exactly: nothing changed, missing or extra;
-6. the tree's digest is the locked one, if it is locked;
+6. metadata and files together have the locked digest, if the build is locked;
 7. version, backend and architectures are those that were asked for and selected on.
 
 Bytecode (`__pycache__`, `.pyc`) is outside every manifest; it is left alone here, and the importer never reads it.
@@ -37,6 +37,7 @@ from kernel_hub.model.artifact import (
 )
 from kernel_hub.model.backend import BackendKind
 from kernel_hub.model.digest import Digest, DigestAlgorithm, Manifest, covers, tree_digest
+from kernel_hub.model.lock import build_digest
 from kernel_hub.model.metadata import MAX_BYTES, Metadata
 from kernel_hub.model.source import BlobId, GitBlob, LfsBlob
 from kernel_hub.model.variant import ArchLabel, NoarchLabel, UnknownLabel, read_label
@@ -95,9 +96,7 @@ def verify(artifact: Artifact, expectation: Expectation) -> VerifiedArtifact:
     # 6.
     importable = {path: item for path, item in found.items() if covers(path)}
     whole = tree_digest((path, item.digest) for path, item in importable.items())
-    if expectation.tree_digest not in (None, whole):
-        violation = Violation(ViolationKind.CHANGED, "the whole build", str(expectation.tree_digest), str(whole))
-        raise _mismatch(artifact, (violation,), files)
+    _require_locked(artifact, expectation, content, importable, has_manifest=manifest is not None)
 
     # 7.
     _require_identity(artifact, expectation, metadata)
@@ -235,6 +234,32 @@ def _way_out(artifact: Artifact, at_fault: Iterable[TreeFile]) -> str:
     elsewhere = [str(Path(file.location)) for file in at_fault if file.linked]
     also = f" and {', '.join(elsewhere)}" if elsewhere else ""
     return f"nothing was imported; remove {artifact.root}{also}, then load the kernel again to fetch it anew"
+
+
+def _require_locked(
+    artifact: Artifact,
+    expectation: Expectation,
+    metadata: bytes,
+    importable: Mapping[str, IdentifiedFile],
+    *,
+    has_manifest: bool,
+) -> None:
+    if expectation.build_digest is None:
+        return
+    found = build_digest(metadata, ((path, item.digest) for path, item in importable.items()))
+    if found == expectation.build_digest:
+        return
+    # The files are those that the manifest lists, so it is the manifest that is another than the locked one.
+    place = METADATA if has_manifest else "the whole build"
+    violation = Violation(
+        ViolationKind.CHANGED, place, f"build digest {expectation.build_digest}", f"build digest {found}"
+    )
+    raise DigestMismatchError(
+        f"{describe(artifact)} is not what {expectation.locked_by or 'the lock'} holds:\n  {violation}",
+        violations=(violation,),
+        hint="nothing was imported; the source serves other bytes under the locked commit: tell its owner, and lock anew "
+        f"(kernel-hub lock --upgrade) only if you know why; the build lies in {artifact.root}",
+    )
 
 
 def _require_identity(artifact: Artifact, expectation: Expectation, metadata: Metadata) -> None:
