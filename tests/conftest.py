@@ -83,14 +83,25 @@ def pytest_unconfigure() -> None:
     shutil.rmtree(_HOME, ignore_errors=True)
 
 
+@pytest.fixture(scope="session")
+def _lingering_hubs() -> Iterator[None]:
+    from tests.support.hub import stop_lingering
+
+    yield
+    stop_lingering()
+
+
 @pytest.fixture
-def start_hub(tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Starts a Hub on a registry folder; takes what `tests.support.hub.running_hub` takes, folder first."""
+def start_hub(tmp_path: Path, _lingering_hubs: None) -> Iterator[Callable[..., Any]]:
+    """Starts a Hub on a registry folder; takes what `tests.support.hub.running_hub` takes, folder first.
+
+    It runs until the test ends. A test that needs it to go away earlier uses `running_hub` itself.
+    """
     from tests.support.hub import running_hub
 
     with ExitStack() as running:
         yield lambda folder=None, **options: running.enter_context(
-            running_hub(tmp_path / "registry" if folder is None else folder, **options)
+            running_hub(tmp_path / "registry" if folder is None else folder, linger=True, **options)
         )
 
 

@@ -7,6 +7,7 @@ TLS and users of their own are for a proxy in front.
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -75,13 +76,19 @@ def listen(host: str = LOOPBACK, port: int = 0, *, allow_remote: bool = False) -
         raise InvalidDocumentError(
             "host", f"other machines can reach {host!r}", hint="say that this is meant, and set a token"
         )
+    # Named as TCP, because asyncio switches off the waiting for full packets (40 ms per answer) only for such sockets.
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        if os.name == "posix":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
     except OSError as error:
+        listener.close()
         raise SourceUnavailableError(
             f"cannot listen on {host}:{port}: {error.strerror or error}", url=f"http://{host}:{port}"
         ) from error
+    return listener
 
 
 class RunningServer:
@@ -102,9 +109,13 @@ class RunningServer:
 
     def stop(self) -> None:
         """End it, and wait until it has ended."""
-        self._server.should_exit = True
+        self.ask_to_stop()
         self._thread.join()
         self._listener.close()
+
+    def ask_to_stop(self) -> None:
+        """Let it end soon; `stop` waits for that."""
+        self._server.should_exit = True
 
     def __enter__(self) -> Self:
         return self

@@ -80,17 +80,34 @@ class HubServer:
 
 @contextlib.contextmanager
 def running_hub(
-    folder: Path, *, site: Site | None = None, wrap: Callable[[ASGIApp], ASGIApp] | None = None
+    folder: Path, *, site: Site | None = None, wrap: Callable[[ASGIApp], ASGIApp] | None = None, linger: bool = False
 ) -> Iterator[HubServer]:
-    """Serve a registry folder, made if absent, until the block ends.
+    """Serve a registry folder, made if absent, until the block ends; afterwards its port refuses connections.
 
     Args:
         folder: The registry.
         site: How it is served.
         wrap: Put around the application, e.g. to inject faults; the log sees what the client sees.
+        linger: Whether it may end a moment after the block instead; `stop_lingering` waits for that.
     """
     registry = DirectoryRegistry.create(folder)
     log = RequestLog()
     app = make_app(registry, site=site)
-    with RunningServer(RecordingApp(wrap(app) if wrap else app, log.append)) as server:
+    server = RunningServer(RecordingApp(wrap(app) if wrap else app, log.append))
+    try:
         yield HubServer(server.url, registry, log)
+    finally:
+        server.ask_to_stop()
+        if linger:
+            _LINGERING.append(server)
+        else:
+            server.stop()
+
+
+_LINGERING: list[RunningServer] = []
+
+
+def stop_lingering() -> None:
+    """Wait for every server that was left to end by itself."""
+    while _LINGERING:
+        _LINGERING.pop().stop()
