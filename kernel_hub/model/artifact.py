@@ -75,13 +75,15 @@ class Expectation:
     Attributes:
         version: The kernel version that metadata must state.
         backend: The backend that metadata must state (from the label).
-        tree_digest: The locked digest of the whole tree.
+        build_digest: The locked digest of the build, metadata included (see `kernel_hub.model.lock.build_digest`).
+        locked_by: The lock that says so, for messages.
         require_digest: Whether a build whose metadata has no digest is refused.
     """
 
     version: int | None = None
     backend: BackendKind | None = None
-    tree_digest: Digest | None = None
+    build_digest: Digest | None = None
+    locked_by: str = ""
     require_digest: bool = False
 
 

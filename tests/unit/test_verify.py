@@ -20,6 +20,7 @@ from kernel_hub.errors import (
 from kernel_hub.model.artifact import Expectation, ViolationKind
 from kernel_hub.model.backend import BackendKind
 from kernel_hub.model.digest import Digest, DigestAlgorithm
+from kernel_hub.model.lock import build_digest
 from kernel_hub.model.metadata import Metadata
 from kernel_hub.model.source import BlobId, GitBlob, LfsBlob
 from kernel_hub.verify import backend_of_label, verify
@@ -283,10 +284,34 @@ class TestExpectation:
             verify(from_folder(root), Expectation(require_digest=True))
 
     def test_the_locked_tree_is_accepted_and_any_other_refused(self, root: Path) -> None:
-        locked = verify(from_folder(root), NO_DEMAND).tree_digest
-        verify(from_folder(root), Expectation(tree_digest=locked))
-        with pytest.raises(DigestMismatchError, match=str(locked)):
-            verify(from_folder(root), Expectation(tree_digest=Digest.of(b"another tree")))
+        metadata = (root / "metadata.json").read_bytes()
+        manifest = Metadata.parse(metadata).manifest
+        assert manifest is not None
+        locked = build_digest(metadata, manifest)
+        verify(from_folder(root), Expectation(build_digest=locked))
+        with pytest.raises(DigestMismatchError, match=f"metadata.json: changed .*{locked}") as caught:
+            verify(from_folder(root), Expectation(build_digest=Digest.of(b"another"), locked_by="kernel-hub.lock"))
+        assert "is not what kernel-hub.lock holds" in caught.value.message
+
+    def test_a_locked_tree_with_other_metadata_is_refused(self, root: Path) -> None:
+        metadata = (root / "metadata.json").read_bytes()
+        manifest = Metadata.parse(metadata).manifest
+        assert manifest is not None
+        (root / "metadata.json").write_bytes(metadata.replace(b"Apache-2.0", b"MIT"))
+        with pytest.raises(DigestMismatchError):
+            verify(from_folder(root), Expectation(build_digest=build_digest(metadata, manifest)))
+
+    def test_a_locked_tree_without_manifest_is_held_to_every_file(self, tmp_path: Path) -> None:
+        root = write_build(tmp_path / "torch-cpu", FILES, algorithm=None)
+        files = [
+            (path, Digest.of(content if isinstance(content, bytes) else content.encode()))
+            for path, content in FILES.items()
+        ]
+        locked = build_digest((root / "metadata.json").read_bytes(), files)
+        verify(from_folder(root), Expectation(build_digest=locked))
+        (root / sorted(FILES)[0]).write_bytes(b"other")
+        with pytest.raises(DigestMismatchError, match="the whole build"):
+            verify(from_folder(root), Expectation(build_digest=locked))
 
     def test_the_tree_digest_does_not_depend_on_whether_metadata_carries_a_digest(self, tmp_path: Path) -> None:
         listed = write_build(tmp_path / "a", FILES)
