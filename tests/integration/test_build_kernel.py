@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -250,3 +251,28 @@ def test_a_failed_assembly_leaves_the_build_that_was_there(tmp_path: Path) -> No
     with pytest.raises(InvalidDocumentError):
         build(folder, backends=["cuda"])
     assert manifest_of(folder / "build" / "torch-cuda") == before
+
+
+CLASSIC = Path(__file__).parents[1] / "vectors" / "recipes" / "classic"
+LOAD_CLASSIC = """
+import sys, torch
+from pathlib import Path
+from kernels import get_local_kernel
+kernel = get_local_kernel(Path(sys.argv[1]))
+print(kernel.scaled_add(2.0, torch.ones(3), torch.ones(3)).tolist())
+try:
+    kernel.scaled_add(2.0, torch.ones(3), torch.ones(2))
+except RuntimeError as error:
+    print(str(error).splitlines()[0])
+"""
+
+
+def test_a_kernel_on_the_classic_interface_is_built_for_the_torch_here_and_runs(tmp_path: Path) -> None:
+    report = build(copy_of(CLASSIC, tmp_path / "k"))
+    torch = version("torch").split(".")
+    assert [item.label for item in report.builds] == [f"torch{torch[0]}{torch[1]}-cxx11-cpu-x86_64-linux"]
+    ran = subprocess.run(
+        [sys.executable, "-c", LOAD_CLASSIC, str(report.output)], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == ["[3.0, 3.0, 3.0]", "shapes [3] and [2] differ"]
