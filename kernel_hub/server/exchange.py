@@ -35,7 +35,7 @@ class Site:
         secret: Signs upload URLs, because clients send no token with them.
     """
 
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     private: bool = False
     user: str = "local"
     inline_limit_bytes: int = 64 * MIB

@@ -22,11 +22,17 @@ class RequestLog:
     """Every request that a server answered, in order."""
 
     _records: list[RequestRecord] = field(default_factory=list)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Condition = field(default_factory=threading.Condition)
 
     def append(self, record: RequestRecord) -> None:
         with self._lock:
             self._records.append(record)
+            self._lock.notify_all()
+
+    def wait_for(self, requests: int) -> None:
+        """Wait until so many requests are over; for clients that do not wait for their answer."""
+        with self._lock:
+            assert self._lock.wait_for(lambda: len(self._records) >= requests, timeout=30), "too few requests"
 
     @property
     def records(self) -> tuple[RequestRecord, ...]:
