@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from kernel_hub.cli.reference import page as cli_page
 from kernel_hub.select import DECISION_TABLE, RANKING
 
 PAGES = Path(__file__).parent
@@ -71,7 +72,7 @@ CPU builds. `backend="cuda"` (or another name) asks for that backend whether a d
 """
 
 
-PAGES_BY_NAME = {"reference/selection.md": selection_page}
+PAGES_BY_NAME = {"reference/cli.md": cli_page, "reference/selection.md": selection_page}
 
 
 def main(arguments: list[str]) -> int:

@@ -8,15 +8,17 @@ from typing import Final, NoReturn
 import kernel_hub
 from kernel_hub.cli.build import BUILD
 from kernel_hub.cli.command import Argument, Command, UsageError, argument
+from kernel_hub.cli.demo import DEMO
 from kernel_hub.cli.host import HOST
 from kernel_hub.cli.kernels import DOWNLOAD, EXPLAIN, HAS, INFO, VERSIONS
+from kernel_hub.cli.publish import PUBLISH
 from kernel_hub.cli.select import SELECT
 from kernel_hub.cli.serve import SERVE
 
 PROGRAM: Final = "kernel-hub"
 SUMMARY: Final = "Resolve, verify, build, publish and serve compute kernels."
 
-COMMANDS: Final = (HOST, EXPLAIN, HAS, VERSIONS, INFO, DOWNLOAD, SELECT, BUILD, SERVE)
+COMMANDS: Final = (DEMO, HOST, EXPLAIN, HAS, VERSIONS, INFO, DOWNLOAD, SELECT, BUILD, PUBLISH, SERVE)
 SHARED: Final = (
     argument("--json", action="store_true", text="write the answer, or the error, as JSON on standard output"),
     argument("-v", "--verbose", action="store_true", text="report decisions on standard error"),

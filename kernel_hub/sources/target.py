@@ -1,7 +1,7 @@
 """From what a publisher writes after `--to` to a sink: a registry folder, or the URL of a Hub.
 
-A folder that is absent or empty becomes a registry; one that holds something else is refused. A token is sent to a Hub only
-if it was set for that Hub.
+A folder that is absent or empty becomes a registry, if that is wanted; one that holds something else is refused. A token is
+sent to a Hub only if it was set for that Hub.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from kernel_hub.settings import Settings
 
 
-def open_sink(settings: Settings, target: str, *, token: str | None = None) -> Sink:
+def open_sink(settings: Settings, target: str, *, token: str | None = None, create: bool = True) -> Sink:
     """The sink that a text names.
 
     Args:
         settings: The endpoint, the registries and their tokens.
         target: A folder, `file://...`, or `http(s)://...`.
         token: The token for a Hub; None takes the one that the settings have for this URL.
+        create: Whether an absent or empty folder becomes a registry.
 
     Raises:
         InvalidDocumentError: If it is neither, or the folder holds something else than a registry.
@@ -33,14 +34,15 @@ def open_sink(settings: Settings, target: str, *, token: str | None = None) -> S
         SourceUnavailableError: If the folder cannot be written.
     """
     parts = urlsplit(target)
+    at_folder = DirectoryRegistry.create if create else DirectoryRegistry.open
     if "://" not in target:
         if not target:
             raise InvalidDocumentError("target", "is empty", hint="name a folder or the URL of a Hub")
-        return DirectoryRegistry.create(Path(target).expanduser().absolute())
+        return at_folder(Path(target).expanduser().absolute())
     if parts.scheme == "file":
         if parts.netloc not in ("", "localhost"):
             raise InvalidDocumentError("target", f"{target!r} names a folder of another machine")
-        return DirectoryRegistry.create(Path(url2pathname(parts.path)))
+        return at_folder(Path(url2pathname(parts.path)))
     if parts.scheme not in ("http", "https"):
         raise InvalidDocumentError("target", f"{target!r} is neither http(s):// nor file:// nor a folder")
     if settings.mode == "offline":

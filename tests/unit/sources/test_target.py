@@ -43,6 +43,12 @@ def test_a_folder_that_is_absent_or_empty_or_a_registry_is_a_registry(
     assert sink.name == DirectoryRegistry.open(folder).name
 
 
+def test_a_registry_is_made_only_if_that_is_wanted(settings: Settings, tmp_path: Path) -> None:
+    with pytest.raises(InvalidDocumentError, match="is no registry"):
+        open_sink(settings, str(tmp_path / "absent"), create=False)
+    assert not (tmp_path / "absent").exists()
+
+
 def test_a_relative_folder_starts_at_the_working_folder(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,109 @@
+"""`kernel-hub publish`: from builds to a published kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kernel_hub.cli.command import Command, UsageError, argument, token_in
+from kernel_hub.cli.console import size_text
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from pathlib import Path
+
+    from kernel_hub.build.publish import PublishReport
+    from kernel_hub.build.recipe import Home
+    from kernel_hub.cli.console import Console
+
+
+def _run(arguments: Namespace, console: Console) -> int:
+    from pathlib import Path
+
+    from kernel_hub.build.publish import publish
+    from kernel_hub.model.requirement import RepoId
+    from kernel_hub.settings import load_settings
+    from kernel_hub.sources.target import open_sink
+
+    settings = load_settings()
+    folder = Path(arguments.folder)
+    home = _home(folder)
+    repo = RepoId.parse(arguments.repo) if arguments.repo is not None else home.repo
+    if repo is None:
+        hint = "give --repo org/name, or repo-id in [general.hub] of build.toml"
+        raise UsageError("the name to publish under is not known", hint=hint)
+    token = token_in(settings, arguments.token_env)
+    report = publish(
+        folder,
+        open_sink(settings, arguments.to, token=token, create=not arguments.dry_run),
+        repo,
+        branch=arguments.branch if arguments.branch is not None else home.branch,
+        private=arguments.private,
+        allow_dirty=arguments.allow_dirty,
+        dry_run=arguments.dry_run,
+    )
+    console.answer(_text(report), _to_json(report))
+    return 0
+
+
+def _home(folder: Path) -> Home:
+    """What the recipe says of where the kernel is published, if the folder is a kernel's with its sources."""
+    from kernel_hub.build.project import open_project
+    from kernel_hub.build.recipe import Home
+
+    return open_project(folder).first.home if (folder / "build.toml").is_file() else Home()
+
+
+def _text(report: PublishReport) -> str:
+    commit = f" ({report.commit[:12]})" if report.commit else ""
+    lines = [f"{report.repo}@{report.branch}{commit} at {report.target}: {report.status.value}"]
+    lines.extend(f"  build: {label}" for label in report.labels)
+    lines.append(
+        f"  files: {len(report.added)} sent ({size_text(report.sent_bytes)}), {report.unchanged} there already"
+    )
+    lines.extend(f"  removed: {path}" for path in report.deleted)
+    lines.append(f"  card: {'written' if report.card else 'left as it is'}")
+    lines.extend(f"  note: {note}" for note in report.notes)
+    return "\n".join(lines)
+
+
+def _to_json(report: PublishReport) -> dict[str, Any]:
+    return {
+        "status": report.status.value,
+        "repo": str(report.repo),
+        "target": report.target,
+        "version": report.version,
+        "branch": report.branch,
+        "commit": report.commit,
+        "labels": list(report.labels),
+        "added": list(report.added),
+        "deleted": list(report.deleted),
+        "unchanged": report.unchanged,
+        "card": report.card,
+        "sent_bytes": report.sent_bytes,
+        "notes": list(report.notes),
+    }
+
+
+PUBLISH = Command(
+    "publish",
+    "publish builds to a registry folder or a Hub",
+    "Publish the builds of a folder in one commit on the branch of the kernel's version, and the card on main. Every "
+    "build is verified against its own digest before anything is sent. Other builds on the branch stay. A target folder "
+    "that is absent or empty becomes a registry; one that holds something else is refused. A Hub is sent the token that "
+    "was set for it: HF_TOKEN for the endpoint in HF_ENDPOINT, a registry's own, or the one named by --token-env.",
+    (
+        argument("folder", metavar="FOLDER", text="a kernel's folder with build/, a folder of builds, or one build"),
+        argument(
+            "--to", metavar="TARGET", required=True, text="a registry folder, its file:// URL, or the URL of a Hub"
+        ),
+        argument(
+            "--repo", metavar="REPO", text="org/name; default: repo-id in [general.hub] of the folder's build.toml"
+        ),
+        argument("--branch", metavar="NAME", text="the branch of the builds; default: v<version>"),
+        argument("--private", action="store_true", text="make a repository that is created private"),
+        argument("--allow-dirty", action="store_true", text="publish builds of sources that were not committed"),
+        argument("--dry-run", action="store_true", text="change nothing, only say what would be"),
+        argument("--token-env", metavar="NAME", text="the variable that holds the token for the Hub"),
+    ),
+    _run,
+)

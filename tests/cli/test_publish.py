@@ -1,0 +1,144 @@
+"""`kernel-hub publish`: builds into a registry folder or a Hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernel_hub.errors import RepositoryNotFoundError
+from kernel_hub.model.requirement import RepoId
+from kernel_hub.server.http import RunningServer, make_app
+from kernel_hub.sources.directory import DirectoryRegistry
+from tests.cli.conftest import Run
+from tests.support.fake_kernels import fake_build, write_fake_kernel
+
+LABELS = ["torch-cpu", "torch-cuda"]
+
+
+@pytest.fixture
+def builds(tmp_path: Path) -> Path:
+    """A folder with two builds below `build/`."""
+    return write_fake_kernel(tmp_path / "axpy", LABELS)
+
+
+def test_a_new_folder_becomes_a_registry_that_holds_the_builds(run: Run, builds: Path, tmp_path: Path) -> None:
+    target = tmp_path / "registry"
+    answer = run("publish", str(builds), "--to", str(target), "--repo", "acme/axpy", "--json").json
+    assert (answer["status"], answer["branch"], answer["labels"]) == ("published", "v1", LABELS)
+    assert DirectoryRegistry.open(target).refs(RepoId("acme", "axpy")).versions() == {1: answer["commit"]}
+    assert answer["added"] == sorted(answer["added"])
+    assert answer["card"] is True
+
+
+def test_text_says_what_was_sent_and_a_second_time_that_nothing_changed(run: Run, builds: Path, tmp_path: Path) -> None:
+    words = ("publish", str(builds), "--to", (tmp_path / "registry").as_uri(), "--repo", "acme/axpy")
+    first, second = run(*words), run(*words)
+    assert (first.code, first.err) == (second.code, second.err) == (0, "")
+    assert first.out.startswith("acme/axpy@v1 (")
+    assert first.out.splitlines()[0].endswith(": published")
+    assert "  build: torch-cpu\n  build: torch-cuda\n  files: 6 sent (" in first.out
+    assert second.out.splitlines()[0].endswith(": unchanged")
+    assert "  files: 0 sent (0 B), 6 there already\n" in second.out
+
+
+def test_one_build_and_another_branch_can_be_published(run: Run, builds: Path, tmp_path: Path) -> None:
+    folder = builds / "build" / "torch-cpu"
+    words = ("--to", str(tmp_path / "registry"), "--repo", "acme/axpy", "--branch", "draft", "--json")
+    answer = run("publish", str(folder), *words).json
+    assert (answer["branch"], answer["labels"]) == ("draft", ["torch-cpu"])
+
+
+def test_a_dry_run_changes_nothing(run: Run, builds: Path, tmp_path: Path) -> None:
+    registry = DirectoryRegistry.create(tmp_path / "registry")
+    words = ("publish", str(builds), "--repo", "acme/axpy", "--dry-run", "--json")
+    answer = run(*words, "--to", str(tmp_path / "registry")).json
+    assert (answer["status"], answer["commit"], len(answer["added"])) == ("planned", None, 6)
+    with pytest.raises(RepositoryNotFoundError):
+        registry.refs(RepoId("acme", "axpy"))
+    result = run(*words, "--to", str(tmp_path / "absent"))
+    assert result.error["type"] == "InvalidDocumentError"
+    assert not (tmp_path / "absent").exists()
+
+
+def test_the_recipe_may_say_where_a_kernel_is_published(run: Run, builds: Path, tmp_path: Path) -> None:
+    package = builds / "torch-ext" / "axpy"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    recipe = builds / "build.toml"
+    general = '[general]\nname = "axpy"\nversion = 1\nedition = 5\nlicense = "Apache-2.0"\nbackends = ["cpu"]\n'
+    recipe.write_text(f"{general}\n[torch-noarch]\n", encoding="utf-8")
+    words = ("publish", str(builds), "--to", str(tmp_path / "registry"), "--json")
+    assert run(*words).error["type"] == "UsageError"
+    hub = '[general.hub]\nrepo-id = "acme/renamed"\nbranch = "draft"\n'
+    recipe.write_text(f"{general}\n{hub}\n[torch-noarch]\n", encoding="utf-8")
+    answer = run(*words).json
+    assert (answer["repo"], answer["branch"]) == ("acme/renamed", "draft")
+    answer = run(*words, "--repo", "acme/axpy", "--branch", "v1").json
+    assert (answer["repo"], answer["branch"]) == ("acme/axpy", "v1")
+
+
+def test_a_hub_is_published_to_and_loaded_from(
+    run: Run, builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    registry = DirectoryRegistry.create(tmp_path / "served")
+    with RunningServer(make_app(registry)) as server:
+        monkeypatch.setenv("KERNEL_HUB_REGISTRIES", f"acme={server.url}")
+        answer = run("publish", str(builds), "--to", server.url, "--repo", "acme/axpy", "--json").json
+        assert answer["target"] == server.url
+        assert run("versions", "acme/axpy", "--json").json["versions"] == [{"version": 1, "commit": answer["commit"]}]
+        assert run("download", "acme/axpy", "--backend", "cpu", "--json").json["label"] == "torch-cpu"
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "code"),
+    [
+        (["--repo", "axpy"], "InvalidDocumentError", 2),
+        ([], "UsageError", 2),
+        (["--repo", "acme/axpy", "--branch", "main"], "PublishRefusedError", 8),
+        (["--repo", "acme/axpy", "--branch", "../x"], "InvalidDocumentError", 2),
+        (["--repo", "acme/axpy", "--token-env", "NOT_SET_ANYWHERE"], "UsageError", 2),
+        (["--repo", "acme/axpy", "--to", "ftp://127.0.0.1"], "InvalidDocumentError", 2),
+        (["--repo", "acme/axpy", "--to", "http://127.0.0.1:9"], "OfflineError", 5),
+    ],
+    ids=lambda value: " ".join(value) or "no repo" if isinstance(value, list) else None,
+)
+def test_what_cannot_be_published_is_an_error(
+    run: Run, builds: Path, tmp_path: Path, words: list[str], kind: str, code: int
+) -> None:
+    before = ("publish", str(builds), "--to", str(tmp_path / "registry"))
+    plain, as_json = run(*before, *words), run(*before, *words, "--json")
+    assert plain.code == as_json.code == as_json.error["exit_code"] == code
+    assert as_json.error["type"] == kind
+    assert (plain.out, as_json.err) == ("", "")
+
+
+def test_a_target_is_needed(run: Run, builds: Path) -> None:
+    assert run("publish", str(builds), "--json").error["type"] == "UsageError"
+
+
+def test_a_build_that_is_not_what_its_digest_says_is_refused(run: Run, builds: Path, tmp_path: Path) -> None:
+    (builds / "build" / "torch-cpu" / "__init__.py").write_text("changed", encoding="utf-8")
+    result = run("publish", str(builds), "--to", str(tmp_path / "registry"), "--repo", "acme/axpy", "--json")
+    assert (result.code, result.error["type"]) == (8, "PublishRefusedError")
+
+
+def test_sources_that_were_not_committed_are_published_on_request_only(run: Run, tmp_path: Path) -> None:
+    files = fake_build("torch-cpu")
+    dirty = (
+        b',\n  "provenance": {"kernel-builder": {"version": "0.1.0", "commit": "' + b"a" * 40 + b'", "dirty": true}}\n}'
+    )
+    files["metadata.json"] = files["metadata.json"].rstrip(b"}").rstrip() + dirty
+    folder = write_fake_kernel(tmp_path / "axpy", {"torch-cpu": files})
+    words = ("publish", str(folder), "--to", str(tmp_path / "registry"), "--repo", "acme/axpy", "--json")
+    refused = run(*words)
+    assert (refused.code, refused.error["type"]) == (8, "PublishRefusedError")
+    assert "--allow-dirty" in refused.error["hint"]
+    assert run(*words, "--allow-dirty").json["notes"]
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(run: Run, builds: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = run("publish", str(builds), "--to", str(tmp_path / "file" / "r"), "--repo", "acme/axpy", "--json")
+    assert (result.code, result.error["type"]) == (5, "SourceUnavailableError")
