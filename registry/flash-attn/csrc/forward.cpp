@@ -17,6 +17,9 @@ constexpr int64_t kPackedBytes = 16 << 20;
 constexpr int64_t kTaskRows = 192;
 constexpr int64_t kTasksPerThread = 4;
 
+// Unmerged results of decoding are kept for as many sequences as fit here.
+constexpr int64_t kDecodeBytes = 32 << 20;
+
 constexpr int64_t kElementBytes[kElementTypes] = {4, 2, 2};
 
 template <class T>
@@ -46,16 +49,47 @@ struct RowJob {
   int64_t row_end;
 };
 
-// The keys that any query of the sequence sees.
-KeyRange visible_keys(const Sequence& sequence, const Mask& mask) {
-  KeyRange range{0, sequence.k_len};
-  const int64_t first_diagonal = sequence.k_len - sequence.q_len;
-  const int64_t last_diagonal = sequence.k_len - 1;
-  if (mask.window_left >= 0) range.begin = std::max<int64_t>(0, first_diagonal - mask.window_left);
-  if (mask.window_right >= 0) range.end = std::min(sequence.k_len, last_diagonal + mask.window_right + 1);
-  range.begin = std::min(range.begin, sequence.k_len);
+// A sequence with so few queries that its keys are read where they lie (decode_block.h).
+struct Decode {
+  const Sequence* sequence;
+  int64_t first_block;
+  int64_t blocks;
+  int64_t first_state;
+};
+
+struct DecodeJob {
+  int64_t decode;
+  int64_t block;
+  int64_t k_head;
+};
+
+KeyRange keys_of_position(int64_t position, int64_t q_len, int64_t k_len, const Mask& mask) {
+  const int64_t diagonal = position + k_len - q_len;
+  KeyRange range{0, k_len};
+  if (mask.window_left >= 0) range.begin = std::max<int64_t>(0, diagonal - mask.window_left);
+  if (mask.window_right >= 0) range.end = std::min(k_len, diagonal + mask.window_right + 1);
+  range.begin = std::min(range.begin, k_len);
   range.end = std::max(range.end, range.begin);
   return range;
+}
+
+// The keys that any query of the sequence sees.
+KeyRange visible_keys(const Sequence& sequence, const Mask& mask) {
+  const KeyRange first = keys_of_position(0, sequence.q_len, sequence.k_len, mask);
+  const KeyRange last = keys_of_position(sequence.q_len - 1, sequence.q_len, sequence.k_len, mask);
+  return KeyRange{first.begin, std::max(first.begin, last.end)};
+}
+
+// Pointers to the rows of one block of keys or values; those beyond the last key repeat it.
+void block_rows(const void** rows, const void* base, const Sequence& sequence, int64_t offset, int64_t first_key,
+                int64_t keys, int64_t row_stride, int64_t page_size, int64_t page_stride, int64_t element_bytes) {
+  for (int64_t i = 0; i < kKeyBlock; ++i) {
+    const int64_t row = sequence.k_begin + first_key + std::min(i, keys - 1);
+    const int64_t at = sequence.pages == nullptr
+                           ? row * row_stride
+                           : sequence.pages[row / page_size] * page_stride + row % page_size * row_stride;
+    rows[i] = advance(base, offset + at, element_bytes);
+  }
 }
 
 class Run {
@@ -66,7 +100,8 @@ class Run {
         element_bytes_(kElementBytes[static_cast<int>(forward.type)]),
         group_(forward.q_heads / forward.k_heads),
         k_block_bytes_(kernels_.k_block_bytes(forward.head_dim)),
-        v_block_bytes_(kernels_.v_block_bytes(forward.head_dim)) {}
+        v_block_bytes_(kernels_.v_block_bytes(forward.head_dim)),
+        columns_(kernels_.columns(forward.head_dim)) {}
 
   void operator()() {
     for (const Sequence& sequence : forward_.sequences) {
@@ -74,22 +109,56 @@ class Run {
       const KeyRange keys = visible_keys(sequence, forward_.mask);
       const int64_t first = keys.begin / kKeyBlock;
       const int64_t blocks = keys.begin < keys.end ? (keys.end + kKeyBlock - 1) / kKeyBlock - first : 0;
-      for (int64_t head = 0; head < forward_.k_heads; ++head) {
-        const int64_t bytes = blocks * (k_block_bytes_ + v_block_bytes_);
-        if (packed_bytes_ > 0 && packed_bytes_ + bytes > kPackedBytes) flush();
-        units_.push_back(Unit{&sequence, head, first, blocks, packed_bytes_, packed_bytes_ + blocks * k_block_bytes_});
-        packed_bytes_ += bytes;
+      if (sequence.q_len * group_ <= kernels_.decode_rows) {
+        add_decode(sequence, first, blocks);
+      } else {
+        add_packed(sequence, first, blocks);
       }
     }
-    flush();
+    flush_decode();
+    flush_packed();
   }
 
  private:
-  void flush() {
+  Score score(const Sequence& sequence, int64_t head) const {
+    return Score{forward_.softmax_scale, forward_.softcap, sequence.slopes == nullptr ? nullptr : sequence.slopes + head,
+                 forward_.sinks == nullptr ? nullptr : forward_.sinks + head};
+  }
+
+  const void* query(const Sequence& sequence, int64_t head) const {
+    return advance(forward_.q, sequence.q_offset + head * forward_.q_head_stride, element_bytes_);
+  }
+
+  void* output(const Sequence& sequence, int64_t head) const {
+    return advance(forward_.out, sequence.out_offset + head * forward_.out_head_stride, element_bytes_);
+  }
+
+  float* log_sum_exp(const Sequence& sequence, int64_t head) const {
+    return forward_.lse + sequence.lse_offset + head * forward_.lse_head_stride;
+  }
+
+  void rows_of_block(const Sequence& sequence, int64_t k_head, int64_t block, int64_t keys, const void** k_rows,
+                     const void** v_rows) const {
+    block_rows(k_rows, forward_.k, sequence, sequence.k_offset + k_head * forward_.k_head_stride, block * kKeyBlock, keys,
+               forward_.k_row_stride, forward_.page_size, forward_.k_page_stride, element_bytes_);
+    block_rows(v_rows, forward_.v, sequence, sequence.v_offset + k_head * forward_.v_head_stride, block * kKeyBlock, keys,
+               forward_.v_row_stride, forward_.page_size, forward_.v_page_stride, element_bytes_);
+  }
+
+  void add_packed(const Sequence& sequence, int64_t first, int64_t blocks) {
+    for (int64_t head = 0; head < forward_.k_heads; ++head) {
+      const int64_t bytes = blocks * (k_block_bytes_ + v_block_bytes_);
+      if (packed_bytes_ > 0 && packed_bytes_ + bytes > kPackedBytes) flush_packed();
+      units_.push_back(Unit{&sequence, head, first, blocks, packed_bytes_, packed_bytes_ + blocks * k_block_bytes_});
+      packed_bytes_ += bytes;
+    }
+  }
+
+  void flush_packed() {
     if (units_.empty()) return;
-    if (packed_bytes_ > capacity_) {
+    if (packed_bytes_ > packed_capacity_) {
       packed_ = allocate(packed_bytes_);
-      capacity_ = packed_bytes_;
+      packed_capacity_ = packed_bytes_;
     }
     pack();
     attend();
@@ -104,19 +173,18 @@ class Run {
     }
     for_each_task(static_cast<int64_t>(jobs.size()), 0, [&](int64_t index, char*) {
       const Unit& unit = units_[jobs[index].unit];
-      const int64_t block = jobs[index].block;
-      const int64_t key = (unit.first_block + block) * kKeyBlock;
+      const int64_t block = unit.first_block + jobs[index].block;
+      const int64_t keys = std::min(kKeyBlock, unit.sequence->k_len - block * kKeyBlock);
+      const void* k_rows[kKeyBlock];
+      const void* v_rows[kKeyBlock];
+      rows_of_block(*unit.sequence, unit.k_head, block, keys, k_rows, v_rows);
       PackBlock pack;
-      pack.k = advance(forward_.k, unit.sequence->k_offset + unit.k_head * forward_.k_head_stride + key * forward_.k_row_stride,
-                       element_bytes_);
-      pack.v = advance(forward_.v, unit.sequence->v_offset + unit.k_head * forward_.v_head_stride + key * forward_.v_row_stride,
-                       element_bytes_);
-      pack.k_row_stride = forward_.k_row_stride;
-      pack.v_row_stride = forward_.v_row_stride;
-      pack.keys = std::min(kKeyBlock, unit.sequence->k_len - key);
+      pack.k_rows = k_rows;
+      pack.v_rows = v_rows;
+      pack.keys = keys;
       pack.head_dim = forward_.head_dim;
-      pack.k_packed = packed_.get() + unit.k_packed_offset + block * k_block_bytes_;
-      pack.v_packed = packed_.get() + unit.v_packed_offset + block * v_block_bytes_;
+      pack.k_packed = packed_.get() + unit.k_packed_offset + jobs[index].block * k_block_bytes_;
+      pack.v_packed = packed_.get() + unit.v_packed_offset + jobs[index].block * v_block_bytes_;
       kernels_.pack_block(&pack);
     });
   }
@@ -155,13 +223,13 @@ class Run {
     const Sequence& sequence = *unit.sequence;
     const int64_t head = unit.k_head * group_;
     ForwardTask task;
-    task.q = advance(forward_.q, sequence.q_offset + head * forward_.q_head_stride, element_bytes_);
+    task.q = query(sequence, head);
     task.q_row_stride = forward_.q_row_stride;
     task.q_head_stride = forward_.q_head_stride;
-    task.out = advance(forward_.out, sequence.out_offset + head * forward_.out_head_stride, element_bytes_);
+    task.out = output(sequence, head);
     task.out_row_stride = forward_.out_row_stride;
     task.out_head_stride = forward_.out_head_stride;
-    task.lse = forward_.lse + sequence.lse_offset + head * forward_.lse_head_stride;
+    task.lse = log_sum_exp(sequence, head);
     task.lse_row_stride = forward_.lse_row_stride;
     task.lse_head_stride = forward_.lse_head_stride;
     task.k_packed = packed_.get() + unit.k_packed_offset;
@@ -174,12 +242,95 @@ class Run {
     task.q_len = sequence.q_len;
     task.k_len = sequence.k_len;
     task.mask = forward_.mask;
-    task.score.softmax_scale = forward_.softmax_scale;
-    task.score.softcap = forward_.softcap;
-    task.score.slopes = sequence.slopes == nullptr ? nullptr : sequence.slopes + head;
-    task.score.sinks = forward_.sinks == nullptr ? nullptr : forward_.sinks + head;
+    task.score = score(sequence, head);
     task.scratch = scratch;
     kernels_.forward_rows(&task);
+  }
+
+  // The heads of a block follow each other, because their rows are neighbours in memory.
+  void add_decode(const Sequence& sequence, int64_t first, int64_t blocks) {
+    const int64_t states = blocks * forward_.k_heads * sequence.q_len * group_;
+    if (decode_states_ > 0 && (decode_states_ + states) * (columns_ + 2) * 4 > kDecodeBytes) flush_decode();
+    decodes_.push_back(Decode{&sequence, first, blocks, decode_states_});
+    decode_states_ += states;
+    for (int64_t block = 0; block < blocks; ++block) {
+      for (int64_t head = 0; head < forward_.k_heads; ++head) {
+        decode_jobs_.push_back({static_cast<int64_t>(decodes_.size()) - 1, block, head});
+      }
+    }
+  }
+
+  void flush_decode() {
+    if (decodes_.empty()) return;
+    Memory partial = allocate(decode_states_ * (columns_ + 2) * 4);
+    float* sums = reinterpret_cast<float*>(partial.get());
+    float* maximum = sums + decode_states_ * columns_;
+    float* total = maximum + decode_states_;
+    for_each_task(static_cast<int64_t>(decode_jobs_.size()), kernels_.decode_scratch_bytes, [&](int64_t index, char* scratch) {
+      decode(decode_jobs_[index], sums, maximum, total, scratch);
+    });
+    for_each_task(static_cast<int64_t>(decodes_.size()) * forward_.k_heads, 0, [&](int64_t index, char*) {
+      merge(decodes_[index / forward_.k_heads], index % forward_.k_heads, sums, maximum, total);
+    });
+    decodes_.clear();
+    decode_jobs_.clear();
+    decode_states_ = 0;
+  }
+
+  void decode(const DecodeJob& job, float* sums, float* maximum, float* total, char* scratch) const {
+    const Decode& decode = decodes_[job.decode];
+    const Sequence& sequence = *decode.sequence;
+    const int64_t head = job.k_head * group_;
+    const int64_t block = decode.first_block + job.block;
+    const int64_t rows = sequence.q_len * group_;
+    const int64_t state = decode.first_state + (job.block * forward_.k_heads + job.k_head) * rows;
+    const void* k_rows[kKeyBlock];
+    const void* v_rows[kKeyBlock];
+    DecodeTask task;
+    task.q = query(sequence, head);
+    task.q_row_stride = forward_.q_row_stride;
+    task.q_head_stride = forward_.q_head_stride;
+    task.k_rows = k_rows;
+    task.v_rows = v_rows;
+    task.keys = std::min(kKeyBlock, sequence.k_len - block * kKeyBlock);
+    task.block = block;
+    task.rows = rows;
+    task.group = group_;
+    task.head_dim = forward_.head_dim;
+    task.q_len = sequence.q_len;
+    task.k_len = sequence.k_len;
+    task.mask = forward_.mask;
+    task.score = score(sequence, head);
+    task.maximum = maximum + state;
+    task.total = total + state;
+    task.sums = sums + state * columns_;
+    task.scratch = scratch;
+    rows_of_block(sequence, job.k_head, block, task.keys, k_rows, v_rows);
+    kernels_.decode_block(&task);
+  }
+
+  void merge(const Decode& decode, int64_t k_head, const float* sums, const float* maximum, const float* total) const {
+    const Sequence& sequence = *decode.sequence;
+    const int64_t rows = sequence.q_len * group_;
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t position = row / group_;
+      const int64_t head = k_head * group_ + row % group_;
+      const int64_t state = decode.first_state + k_head * rows + row;
+      MergeTask task;
+      task.maximum = maximum + state;
+      task.total = total + state;
+      task.sums = sums + state * columns_;
+      task.state_stride = forward_.k_heads * rows;
+      task.sums_stride = forward_.k_heads * rows * columns_;
+      task.blocks = decode.blocks;
+      task.head_dim = forward_.head_dim;
+      task.sink = forward_.sinks == nullptr ? nullptr : forward_.sinks + head;
+      const KeyRange keys = keys_of_position(position, sequence.q_len, sequence.k_len, forward_.mask);
+      task.empty = keys.begin >= keys.end;
+      task.out = advance(output(sequence, head), position * forward_.out_row_stride, element_bytes_);
+      task.lse = log_sum_exp(sequence, head) + position * forward_.lse_row_stride;
+      kernels_.merge_rows(&task);
+    }
   }
 
   const Forward& forward_;
@@ -188,10 +339,14 @@ class Run {
   int64_t group_;
   int64_t k_block_bytes_;
   int64_t v_block_bytes_;
+  int64_t columns_;
   std::vector<Unit> units_;
   int64_t packed_bytes_ = 0;
   Memory packed_;
-  int64_t capacity_ = 0;
+  int64_t packed_capacity_ = 0;
+  std::vector<Decode> decodes_;
+  std::vector<DecodeJob> decode_jobs_;
+  int64_t decode_states_ = 0;
 };
 
 }  // namespace

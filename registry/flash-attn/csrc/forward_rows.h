@@ -80,19 +80,61 @@ struct Scratch {
   }
 };
 
-template <class T>
-FA_INLINE void load_query(float* out, const T* row, int64_t head_dim, bool negate) {
-  for (int64_t d = 0; d < head_dim; ++d) out[d] = negate ? -to_float(row[d]) : to_float(row[d]);
+// How raw scores become base-2 logits: by one multiplication, or through transform_scores and then as they are. A negative
+// scale would turn the maximum into a minimum, and 0 would turn the -inf of masked scores into NaN; negating or zeroing the
+// queries instead is exact.
+struct ScoreScale {
+  bool negate;
+  bool zero;
+  bool transformed;
+  float magnitude;
+  float row;
+};
+
+FA_INLINE ScoreScale score_scale(const Score& score) {
+  ScoreScale scale;
+  scale.negate = score.softmax_scale < 0;
+  scale.zero = score.softmax_scale == 0;
+  scale.magnitude = scale.zero ? 1.0f : scale.negate ? -score.softmax_scale : score.softmax_scale;
+  scale.transformed = score.softcap > 0 || score.slopes != nullptr;
+  scale.row = scale.transformed ? 1.0f : scale.magnitude * kLog2E;
+  return scale;
 }
 
+template <class Compute, class T>
+struct QueryWriter {
+  static FA_INLINE void run(float* out, const T* row, int64_t head_dim, bool negate) {
+    for (int64_t d = 0; d < head_dim; ++d) out[d] = negate ? -to_float(row[d]) : to_float(row[d]);
+  }
+};
+
 #ifdef FA_BFLOAT16_PAIRS
-FA_INLINE void load_query(uint32_t* out, const bfloat16* row, int64_t head_dim, bool negate) {
-  const uint16_t sign = negate ? 0x8000u : 0u;
-  uint16_t* halves = reinterpret_cast<uint16_t*>(out);
-  for (int64_t d = 0; d < head_dim; ++d) halves[d] = row[d].bits ^ sign;
-  if (head_dim % 2 != 0) halves[head_dim] = 0;
-}
+template <class T>
+struct QueryWriter<PairCompute, T> {
+  static FA_INLINE void run(uint32_t* out, const T* row, int64_t head_dim, bool negate) {
+    const uint16_t sign = negate ? 0x8000u : 0u;
+    uint16_t* halves = reinterpret_cast<uint16_t*>(out);
+    for (int64_t d = 0; d < head_dim; ++d) halves[d] = row[d].bits ^ sign;
+    if (head_dim % 2 != 0) halves[head_dim] = 0;
+  }
+};
 #endif
+
+template <class Compute, class T>
+FA_INLINE void load_query(typename Compute::Unit* out, const T* row, int64_t head_dim, const ScoreScale& scale) {
+  if (scale.zero) {
+    for (int64_t unit = 0; unit < Layout<Compute>::key_units(head_dim); ++unit) out[unit] = 0;
+  } else {
+    QueryWriter<Compute, T>::run(out, row, head_dim, scale.negate);
+  }
+}
+
+// The part of a range of keys that falls into the block starting at `block_key`, relative to it; {0, 0} if none does.
+FA_INLINE KeyRange keys_in_block(const KeyRange& range, int64_t block_key) {
+  const int64_t low = larger(0, smaller(kKeyBlock, range.begin - block_key));
+  const int64_t high = larger(0, smaller(kKeyBlock, range.end - block_key));
+  return low < high ? KeyRange{low, high} : KeyRange{0, 0};
+}
 
 // Turns raw scores into base-2 logits where a softcap or a bias makes that more than a multiplication.
 FA_INLINE void transform_scores(float* scores, int64_t begin, int64_t end, const Score& score, float scale, float slope,
@@ -186,6 +228,38 @@ FA_INLINE void softmax_tile(int64_t rows, const float* scores, int64_t score_str
   }
 }
 
+// Applies transformation and mask to one row of scores in [begin, end). A row that sees nothing has the range {0, 0}.
+FA_INLINE void mask_scores(float* scores, int64_t begin, int64_t end, const KeyRange& range, const Score& score,
+                           const ScoreScale& scale, int64_t head, int64_t block_key, int64_t diagonal) {
+  if (scale.transformed) {
+    const float slope = score.slopes == nullptr ? 0.0f : score.slopes[head];
+    transform_scores(scores, begin, end, score, scale.magnitude, slope, block_key, diagonal);
+  }
+  for (int64_t key = begin; key < range.begin; ++key) scores[key] = -infinity();
+  for (int64_t key = larger(begin, range.end); key < end; ++key) scores[key] = -infinity();
+}
+
+FA_INLINE float exp2_one(float x) {
+  float lanes[Vector::kLanes];
+  Vector::store(lanes, exp2_vector<6>(Vector::set1(x)));
+  return lanes[0];
+}
+
+// Normalises one row of sums into `out` and returns its natural log-sum-exp. A row without keys is zero by definition; one
+// whose logits are all -inf is 0/0, as in a plain softmax.
+template <class T>
+FA_INLINE float store_row(T* out, const float* sums, int64_t head_dim, float maximum, float total, bool empty) {
+  const float inverse = empty ? 0.0f : 1.0f / total;
+  const Vector::Register factor = Vector::set1(inverse);
+  int64_t d = 0;
+  for (; d + Vector::kLanes <= head_dim; d += Vector::kLanes) {
+    Vector::store(out + d, Vector::mul(Vector::load(sums + d), factor));
+  }
+  for (; d < head_dim; ++d) from_float(out + d, sums[d] * inverse);
+  if (total > 0) return maximum * kLn2 + log_scalar(total);
+  return total != total ? total : -infinity();
+}
+
 template <class Compute, class T>
 void forward_rows(const ForwardTask* task_pointer) {
   const ForwardTask& task = *task_pointer;
@@ -197,13 +271,7 @@ void forward_rows(const ForwardTask* task_pointer) {
   Scratch<Compute> scratch;
   Scratch<Compute>::layout(static_cast<char*>(task.scratch), rows, task.head_dim, &scratch);
 
-  // A negative scale would turn the maximum into a minimum, and 0 would turn the -inf of masked scores into NaN. Negating
-  // or zeroing the queries instead is exact.
-  const bool negate = task.score.softmax_scale < 0;
-  const bool zero = task.score.softmax_scale == 0;
-  const float scale = zero ? 1.0f : negate ? -task.score.softmax_scale : task.score.softmax_scale;
-  const bool transformed = task.score.softcap > 0 || task.score.slopes != nullptr;
-  const float row_scale = transformed ? 1.0f : scale * kLog2E;
+  const ScoreScale scale = score_scale(task.score);
 
   for (int64_t i = 0; i < state_index(padded_rows + Vector::kRowTile); ++i) {
     scratch.maximum[i] = -infinity();
@@ -215,13 +283,12 @@ void forward_rows(const ForwardTask* task_pointer) {
     typename Compute::Unit* q_row = scratch.q + r * Compute::kRowStride;
     const int64_t position = (task.row_begin + r) / task.group;
     const int64_t head = (task.row_begin + r) % task.group;
-    if (r >= rows || zero) {
+    if (r >= rows) {
       for (int64_t unit = 0; unit < key_units; ++unit) q_row[unit] = 0;
-    } else {
-      load_query(q_row, static_cast<const T*>(task.q) + position * task.q_row_stride + head * task.q_head_stride,
-                 task.head_dim, negate);
+      continue;
     }
-    if (r >= rows) continue;
+    load_query<Compute>(q_row, static_cast<const T*>(task.q) + position * task.q_row_stride + head * task.q_head_stride,
+                        task.head_dim, scale);
     if (task.score.sinks != nullptr) {
       const float sink = task.score.sinks[head] * kLog2E;
       scratch.maximum[state_index(r)] = sink;
@@ -253,13 +320,10 @@ void forward_rows(const ForwardTask* task_pointer) {
         ranges[r] = KeyRange{0, 0};
         if (tile + r >= rows) continue;
         const int64_t position = (task.row_begin + tile + r) / task.group;
-        const KeyRange range = keys_of_position(position, task.q_len, task.k_len, task.mask);
-        const int64_t low = larger(0, smaller(kKeyBlock, range.begin - block_key));
-        const int64_t high = larger(0, smaller(kKeyBlock, range.end - block_key));
-        if (low >= high) continue;
-        ranges[r] = KeyRange{low, high};
-        begin = smaller(begin, low);
-        end = larger(end, high);
+        ranges[r] = keys_in_block(keys_of_position(position, task.q_len, task.k_len, task.mask), block_key);
+        if (ranges[r].begin >= ranges[r].end) continue;
+        begin = smaller(begin, ranges[r].begin);
+        end = larger(end, ranges[r].end);
       }
       if (begin < end) {
         begin = begin / kPanel * kPanel;
@@ -271,20 +335,13 @@ void forward_rows(const ForwardTask* task_pointer) {
                                  scratch.scores + begin, Scratch<Compute>::kScoreStride, unit == 0 ? nullptr : kOnes);
         }
         for (int64_t r = 0; r < smaller(tile_rows, rows - tile); ++r) {
-          float* scores = scratch.scores + r * Scratch<Compute>::kScoreStride;
-          if (transformed) {
-            const int64_t position = (task.row_begin + tile + r) / task.group;
-            const int64_t head = (task.row_begin + tile + r) % task.group;
-            const float slope = task.score.slopes == nullptr ? 0.0f : task.score.slopes[head];
-            transform_scores(scores, begin, end, task.score, scale, slope, block_key, position + task.k_len - task.q_len);
-          }
-          // A row that sees nothing here has the range {0, 0}, so all of it is masked.
-          for (int64_t key = begin; key < ranges[r].begin; ++key) scores[key] = -infinity();
-          for (int64_t key = larger(begin, ranges[r].end); key < end; ++key) scores[key] = -infinity();
+          const int64_t row = task.row_begin + tile + r;
+          mask_scores(scratch.scores + r * Scratch<Compute>::kScoreStride, begin, end, ranges[r], task.score, scale,
+                      row % task.group, block_key, row / task.group + task.k_len - task.q_len);
         }
         alignas(64) float shrink[kStateRows];
         softmax_tile<Compute, kDegree>(tile_rows, scratch.scores, Scratch<Compute>::kScoreStride, scratch.probabilities,
-                                       begin, end, row_scale, scratch.maximum + state_index(tile),
+                                       begin, end, scale.row, scratch.maximum + state_index(tile),
                                        scratch.total + state_index(tile), shrink);
         multiply_rows<Compute>(tile_rows, scratch.probabilities + begin / Compute::kDepth, v_panels,
                                Layout<Compute>::kValueUnits, begin / Compute::kDepth, (end - begin) / Compute::kDepth, columns,
@@ -298,32 +355,11 @@ void forward_rows(const ForwardTask* task_pointer) {
     const int64_t position = (task.row_begin + r) / task.group;
     const int64_t head = (task.row_begin + r) % task.group;
     const KeyRange range = keys_of_position(position, task.q_len, task.k_len, task.mask);
-    const float total = scratch.total[state_index(r)];
-    // A row without keys is zero by definition; one whose logits are all -inf is 0/0, as in a plain softmax.
-    const bool empty = range.begin >= range.end;
-    const float inverse = empty ? 0.0f : 1.0f / total;
-    const float* sums = scratch.sums + r * columns;
     T* out = static_cast<T*>(task.out) + position * task.out_row_stride + head * task.out_head_stride;
-    int64_t d = 0;
-    const Vector::Register factor = Vector::set1(inverse);
-    for (; d + Vector::kLanes <= task.head_dim; d += Vector::kLanes) {
-      Vector::store(out + d, Vector::mul(Vector::load(sums + d), factor));
-    }
-    for (; d < task.head_dim; ++d) from_float(out + d, sums[d] * inverse);
-    float lse = -infinity();
-    if (total > 0) {
-      lse = scratch.maximum[state_index(r)] * kLn2 + log_scalar(total);
-    } else if (total != total) {
-      lse = total;
-    }
+    const float lse = store_row(out, scratch.sums + r * columns, task.head_dim, scratch.maximum[state_index(r)],
+                                scratch.total[state_index(r)], range.begin >= range.end);
     task.lse[position * task.lse_row_stride + head * task.lse_head_stride] = lse;
   }
-}
-
-template <class Compute, class T>
-constexpr ForwardKernels forward_kernels() {
-  return ForwardKernels{&Layout<Compute>::k_block_bytes, &Layout<Compute>::v_block_bytes, &Scratch<Compute>::bytes,
-                        &pack_block<Compute, T>,         &forward_rows<Compute, T>,       Vector::kRowTile};
 }
 
 }  // namespace

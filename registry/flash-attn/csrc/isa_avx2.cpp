@@ -5,7 +5,7 @@
 #pragma GCC target("avx2,fma,f16c")
 #include "vector_avx2.h"
 // The order matters: the kernels are written over the Vector of the header above.
-#include "forward_rows.h"
+#include "decode_block.h"
 
 namespace flash_attn {
 

@@ -5,7 +5,7 @@
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")
 #include "vector_avx512.h"
 // The order matters: the kernels are written over the Vector of the header above.
-#include "forward_rows.h"
+#include "decode_block.h"
 
 namespace flash_attn {
 

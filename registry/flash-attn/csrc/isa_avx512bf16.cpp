@@ -6,7 +6,7 @@
 #define FA_BFLOAT16_PAIRS
 #include "vector_avx512.h"
 // The order matters: the kernels are written over the Vector of the header above.
-#include "forward_rows.h"
+#include "decode_block.h"
 
 namespace flash_attn {
 

@@ -1,7 +1,7 @@
 // Every instruction set's last resort, and the native one of aarch64.
 #include "vector_portable.h"
 // The order matters: the kernels are written over the Vector of the header above.
-#include "forward_rows.h"
+#include "decode_block.h"
 
 namespace flash_attn {
 

@@ -31,12 +31,11 @@ struct Score {
   const float* sinks;
 };
 
-// One block of keys and values of one key/value head, to be laid out for the micro-kernels.
+// One block of keys and values of one key/value head, to be laid out for the micro-kernels. Rows are given one by one,
+// because those of a paged cache lie anywhere.
 struct PackBlock {
-  const void* k;
-  const void* v;
-  int64_t k_row_stride;  // Elements.
-  int64_t v_row_stride;
+  const void* const* k_rows;
+  const void* const* v_rows;
   int64_t keys;  // 1 to kKeyBlock; the remainder of the block is filled with zeros.
   int64_t head_dim;
   void* k_packed;
@@ -68,6 +67,44 @@ struct ForwardTask {
   void* scratch;  // scratch_bytes(...) bytes, aligned to 64.
 };
 
+// All rows of one (sequence, key/value head), few of them, against one block of keys that is read where it lies: with so
+// few rows, packing would cost more than it saves. Leaves unnormalised results for merge_rows.
+struct DecodeTask {
+  const void* q;
+  int64_t q_row_stride;
+  int64_t q_head_stride;
+  const void* const* k_rows;  // kKeyBlock pointers; those beyond `keys` repeat the last.
+  const void* const* v_rows;
+  int64_t keys;
+  int64_t block;
+  int64_t rows;
+  int64_t group;
+  int64_t head_dim;
+  int64_t q_len;
+  int64_t k_len;
+  Mask mask;
+  Score score;
+  float* maximum;  // [rows], in base-2 logits.
+  float* total;    // [rows]
+  float* sums;     // [rows][columns(head_dim)]
+  void* scratch;   // decode_scratch_bytes bytes, aligned to 64.
+};
+
+// Puts the results of all blocks of one row together.
+struct MergeTask {
+  const float* maximum;  // Of block b: maximum[b * state_stride], and so on.
+  const float* total;
+  const float* sums;
+  int64_t state_stride;
+  int64_t sums_stride;
+  int64_t blocks;
+  int64_t head_dim;
+  const float* sink;  // Or null.
+  bool empty;         // The row sees no key.
+  void* out;
+  float* lse;
+};
+
 // What one instruction set offers for one element type.
 struct ForwardKernels {
   int64_t (*k_block_bytes)(int64_t head_dim);
@@ -76,6 +113,11 @@ struct ForwardKernels {
   void (*pack_block)(const PackBlock* block);
   void (*forward_rows)(const ForwardTask* task);
   int64_t row_tile;
+  int64_t (*columns)(int64_t head_dim);
+  int64_t decode_rows;  // Up to this many rows of a head, decode_block is the faster way.
+  int64_t decode_scratch_bytes;
+  void (*decode_block)(const DecodeTask* task);
+  void (*merge_rows)(const MergeTask* task);
 };
 
 struct InstructionSet {

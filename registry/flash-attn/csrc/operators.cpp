@@ -4,7 +4,10 @@
 #include <torch/csrc/stable/tensor.h>
 #include <torch/headeronly/util/Exception.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <limits>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -37,18 +40,90 @@ void check_operand(const Tensor& tensor, const Tensor& q, int64_t dimensions, co
   STD_TORCH_CHECK(tensor.scalar_type() == q.scalar_type(), "flash_attn: q, k and v must have one element type");
 }
 
-const float* per_head_floats(const std::optional<Tensor>& tensor, int64_t heads, const char* name) {
+// Heads and head dimension are the last two dimensions of every operand.
+void check_heads(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const int64_t head_dim = q.size(q.dim() - 1);
+  const int64_t k_heads = k.size(k.dim() - 2);
+  STD_TORCH_CHECK(head_dim >= 1 && head_dim <= flash_attn::kMaxHeadDim, "flash_attn: the head dimension must be 1 to 256");
+  STD_TORCH_CHECK(k.size(k.dim() - 1) == head_dim, "flash_attn: q and k differ in their head dimension");
+  for (int64_t dimension = 0; dimension < k.dim(); ++dimension) {
+    STD_TORCH_CHECK(k.size(dimension) == v.size(dimension), "flash_attn: k and v must have one shape");
+  }
+  STD_TORCH_CHECK(k_heads >= 1 && q.size(q.dim() - 2) % k_heads == 0, "flash_attn: q heads must be a multiple of k heads");
+}
+
+void check_scalars(double softmax_scale, double softcap) {
+  STD_TORCH_CHECK(std::isfinite(softmax_scale) && softcap >= 0 && std::isfinite(softcap),
+                  "flash_attn: softmax_scale must be finite, softcap finite and not negative");
+}
+
+const float* per_head_floats(const std::optional<Tensor>& tensor, int64_t heads, int64_t batch, const char* name) {
   if (!tensor.has_value()) return nullptr;
+  const int64_t dimensions = tensor->dim();
   STD_TORCH_CHECK(tensor->is_cpu() && tensor->scalar_type() == ScalarType::Float && tensor->is_contiguous() &&
-                      tensor->dim() >= 1 && tensor->size(tensor->dim() - 1) == heads,
+                      (dimensions == 1 || (dimensions == 2 && tensor->size(0) == batch)) &&
+                      tensor->size(dimensions - 1) == heads,
                   "flash_attn: ", name, " must be a contiguous float32 CPU tensor with one entry per query head");
   return tensor->const_data_ptr<float>();
+}
+
+const int32_t* integers(const Tensor& tensor, int64_t count, const char* name) {
+  STD_TORCH_CHECK(tensor.is_cpu() && tensor.scalar_type() == ScalarType::Int && tensor.is_contiguous() && tensor.dim() == 1 &&
+                      tensor.size(0) == count,
+                  "flash_attn: ", name, " must be a contiguous int32 CPU tensor of ", count, " entries");
+  return tensor.const_data_ptr<int32_t>();
 }
 
 // A last dimension of one element may carry any stride; the kernels never step along it.
 Tensor with_dense_rows(const Tensor& tensor) {
   const int64_t last = tensor.dim() - 1;
   return tensor.size(last) <= 1 || tensor.stride(last) == 1 ? tensor : torch::stable::contiguous(tensor);
+}
+
+// Rows of q that belong to no sequence get what a row without keys gets.
+void clear_rows_from(int64_t row, const Tensor& out, const Tensor& lse) {
+  const int64_t rows = out.size(0);
+  const int64_t row_bytes = out.size(1) * out.size(2) * (out.scalar_type() == ScalarType::Float ? 4 : 2);
+  std::memset(static_cast<char*>(out.mutable_data_ptr()) + row * row_bytes, 0, (rows - row) * row_bytes);
+  float* sums = lse.mutable_data_ptr<float>();
+  for (int64_t head = 0; head < lse.size(0); ++head) {
+    std::fill(sums + head * rows + row, sums + (head + 1) * rows, -std::numeric_limits<float>::infinity());
+  }
+}
+
+// Everything but the sequences; rows and heads are the dimensions before the last of q, k and v.
+flash_attn::Forward describe(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
+                             double softmax_scale, int64_t window_left, int64_t window_right, double softcap) {
+  const int64_t q_heads = q.size(q.dim() - 2);
+  const int64_t head_dim = q.size(q.dim() - 1);
+  flash_attn::Forward forward;
+  forward.type = element_type(q);
+  forward.q = q.const_data_ptr();
+  forward.k = k.const_data_ptr();
+  forward.v = v.const_data_ptr();
+  forward.out = out.mutable_data_ptr();
+  forward.lse = lse.mutable_data_ptr<float>();
+  forward.q_row_stride = q.stride(q.dim() - 3);
+  forward.q_head_stride = q.stride(q.dim() - 2);
+  forward.k_row_stride = k.stride(k.dim() - 3);
+  forward.k_head_stride = k.stride(k.dim() - 2);
+  forward.v_row_stride = v.stride(v.dim() - 3);
+  forward.v_head_stride = v.stride(v.dim() - 2);
+  forward.out_row_stride = q_heads * head_dim;
+  forward.out_head_stride = head_dim;
+  forward.lse_row_stride = 1;
+  forward.lse_head_stride = lse.size(lse.dim() - 1);
+  forward.page_size = 1;
+  forward.k_page_stride = 0;
+  forward.v_page_stride = 0;
+  forward.q_heads = q_heads;
+  forward.k_heads = k.size(k.dim() - 2);
+  forward.head_dim = head_dim;
+  forward.softmax_scale = static_cast<float>(softmax_scale);
+  forward.softcap = static_cast<float>(softcap);
+  forward.sinks = nullptr;
+  forward.mask = {window_left, window_right};
+  return forward;
 }
 
 }  // namespace
@@ -58,60 +133,111 @@ std::tuple<Tensor, Tensor> fwd(Tensor q, Tensor k, Tensor v, std::optional<Tenso
   check_operand(q, q, 4, "q");
   check_operand(k, q, 4, "k");
   check_operand(v, q, 4, "v");
+  check_heads(q, k, v);
+  check_scalars(softmax_scale, softcap);
   const int64_t batch = q.size(0);
   const int64_t q_len = q.size(1);
   const int64_t q_heads = q.size(2);
   const int64_t head_dim = q.size(3);
-  const int64_t k_len = k.size(1);
-  const int64_t k_heads = k.size(2);
-  STD_TORCH_CHECK(head_dim >= 1 && head_dim <= flash_attn::kMaxHeadDim, "flash_attn: the head dimension must be 1 to 256");
-  STD_TORCH_CHECK(k.size(0) == batch && k.size(3) == head_dim && v.size(0) == batch && v.size(1) == k_len &&
-                      v.size(2) == k_heads && v.size(3) == head_dim,
-                  "flash_attn: the shapes of q, k and v do not agree");
-  STD_TORCH_CHECK(k_heads >= 1 && q_heads % k_heads == 0, "flash_attn: q heads must be a multiple of k heads");
-  STD_TORCH_CHECK(std::isfinite(softmax_scale) && softcap >= 0 && std::isfinite(softcap),
-                  "flash_attn: softmax_scale must be finite, softcap finite and not negative");
-  const float* slopes = per_head_floats(alibi_slopes, q_heads, "alibi_slopes");
-  const bool slopes_per_batch = alibi_slopes.has_value() && alibi_slopes->dim() == 2;
-  STD_TORCH_CHECK(!slopes_per_batch || alibi_slopes->size(0) == batch, "flash_attn: alibi_slopes must have one row per batch");
-  const float* sinks = per_head_floats(s_aux, q_heads, "s_aux");
+  STD_TORCH_CHECK(k.size(0) == batch, "flash_attn: q and k differ in their batch size");
 
   q = with_dense_rows(q);
   k = with_dense_rows(k);
   v = with_dense_rows(v);
   Tensor out = torch::stable::new_empty(q, {batch, q_len, q_heads, head_dim});
   Tensor lse = torch::stable::new_empty(q, {batch, q_heads, q_len}, ScalarType::Float);
-
-  flash_attn::Forward forward;
-  forward.type = element_type(q);
-  forward.q = q.const_data_ptr();
-  forward.k = k.const_data_ptr();
-  forward.v = v.const_data_ptr();
-  forward.out = out.mutable_data_ptr();
-  forward.lse = lse.mutable_data_ptr<float>();
-  forward.q_row_stride = q.stride(1);
-  forward.q_head_stride = q.stride(2);
-  forward.k_row_stride = k.stride(1);
-  forward.k_head_stride = k.stride(2);
-  forward.v_row_stride = v.stride(1);
-  forward.v_head_stride = v.stride(2);
-  forward.out_row_stride = q_heads * head_dim;
-  forward.out_head_stride = head_dim;
-  forward.lse_row_stride = 1;
-  forward.lse_head_stride = q_len;
-  forward.q_heads = q_heads;
-  forward.k_heads = k_heads;
-  forward.head_dim = head_dim;
-  forward.softmax_scale = static_cast<float>(softmax_scale);
-  forward.softcap = static_cast<float>(softcap);
-  forward.sinks = sinks;
-  forward.mask = {window_left, window_right};
+  flash_attn::Forward forward = describe(q, k, v, out, lse, softmax_scale, window_left, window_right, softcap);
+  const float* slopes = per_head_floats(alibi_slopes, q_heads, batch, "alibi_slopes");
+  const int64_t slopes_stride = slopes != nullptr && alibi_slopes->dim() == 2 ? q_heads : 0;
+  forward.sinks = per_head_floats(s_aux, q_heads, -1, "s_aux");
   for (int64_t b = 0; b < batch; ++b) {
-    forward.sequences.push_back({b * q.stride(0), b * k.stride(0), b * v.stride(0), b * q_len * q_heads * head_dim,
-                                 b * q_heads * q_len, q_len, k_len,
-                                 slopes == nullptr ? nullptr : slopes + (slopes_per_batch ? b * q_heads : 0)});
+    flash_attn::Sequence sequence;
+    sequence.q_offset = b * q.stride(0);
+    sequence.out_offset = b * q_len * q_heads * head_dim;
+    sequence.lse_offset = b * q_heads * q_len;
+    sequence.q_len = q_len;
+    sequence.k_len = k.size(1);
+    sequence.k_begin = 0;
+    sequence.pages = nullptr;
+    sequence.k_offset = b * k.stride(0);
+    sequence.v_offset = b * v.stride(0);
+    sequence.slopes = slopes == nullptr ? nullptr : slopes + b * slopes_stride;
+    forward.sequences.push_back(sequence);
   }
   flash_attn::run_forward(forward);
+  return {out, lse};
+}
+
+std::tuple<Tensor, Tensor> varlen_fwd(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor k_begins, Tensor k_lens,
+                                      std::optional<Tensor> block_table, std::optional<Tensor> alibi_slopes,
+                                      std::optional<Tensor> s_aux, int64_t, double softmax_scale, int64_t window_left,
+                                      int64_t window_right, double softcap) {
+  const bool paged = block_table.has_value();
+  check_operand(q, q, 3, "q");
+  check_operand(k, q, paged ? 4 : 3, "k");
+  check_operand(v, q, paged ? 4 : 3, "v");
+  check_heads(q, k, v);
+  check_scalars(softmax_scale, softcap);
+  const int64_t rows = q.size(0);
+  const int64_t q_heads = q.size(1);
+  const int64_t head_dim = q.size(2);
+  STD_TORCH_CHECK(cu_seqlens_q.dim() == 1 && cu_seqlens_q.size(0) >= 1, "flash_attn: cu_seqlens_q must have an entry");
+  const int64_t batch = cu_seqlens_q.size(0) - 1;
+  const int32_t* q_starts = integers(cu_seqlens_q, batch + 1, "cu_seqlens_q");
+  const int32_t* begins = integers(k_begins, batch, "k_begins");
+  const int32_t* lens = integers(k_lens, batch, "k_lens");
+  const int32_t* pages = nullptr;
+  int64_t pages_of_sequence = 0;
+  int64_t capacity = k.size(0);
+  if (paged) {
+    STD_TORCH_CHECK(block_table->is_cpu() && block_table->scalar_type() == ScalarType::Int && block_table->is_contiguous() &&
+                        block_table->dim() == 2 && block_table->size(0) == batch,
+                    "flash_attn: block_table must be a contiguous int32 CPU tensor with one row per sequence");
+    pages = block_table->const_data_ptr<int32_t>();
+    pages_of_sequence = block_table->size(1);
+    capacity = pages_of_sequence * k.size(1);
+  }
+  q = with_dense_rows(q);
+  k = with_dense_rows(k);
+  v = with_dense_rows(v);
+  Tensor out = torch::stable::new_empty(q, {rows, q_heads, head_dim});
+  Tensor lse = torch::stable::new_empty(q, {q_heads, rows}, ScalarType::Float);
+  flash_attn::Forward forward = describe(q, k, v, out, lse, softmax_scale, window_left, window_right, softcap);
+  const float* slopes = per_head_floats(alibi_slopes, q_heads, batch, "alibi_slopes");
+  const int64_t slopes_stride = slopes != nullptr && alibi_slopes->dim() == 2 ? q_heads : 0;
+  forward.sinks = per_head_floats(s_aux, q_heads, -1, "s_aux");
+  if (paged) {
+    forward.page_size = k.size(1);
+    forward.k_page_stride = k.stride(0);
+    forward.v_page_stride = v.stride(0);
+  }
+  STD_TORCH_CHECK(q_starts[0] == 0 && q_starts[batch] <= rows, "flash_attn: cu_seqlens_q must start at 0 and end within q");
+  for (int64_t b = 0; b < batch; ++b) {
+    STD_TORCH_CHECK(q_starts[b] <= q_starts[b + 1], "flash_attn: cu_seqlens_q must not decrease");
+    STD_TORCH_CHECK(begins[b] >= 0 && lens[b] >= 0 && int64_t{begins[b]} + lens[b] <= capacity,
+                    "flash_attn: the keys of sequence ", b, " lie outside k");
+    flash_attn::Sequence sequence;
+    sequence.q_offset = q_starts[b] * q.stride(0);
+    sequence.out_offset = q_starts[b] * q_heads * head_dim;
+    sequence.lse_offset = q_starts[b];
+    sequence.q_len = q_starts[b + 1] - q_starts[b];
+    sequence.k_len = lens[b];
+    sequence.k_begin = begins[b];
+    sequence.pages = nullptr;
+    sequence.k_offset = 0;
+    sequence.v_offset = 0;
+    sequence.slopes = slopes == nullptr ? nullptr : slopes + b * slopes_stride;
+    if (paged && lens[b] > 0) {
+      sequence.pages = pages + b * pages_of_sequence;
+      for (int64_t page = begins[b] / forward.page_size; page <= (int64_t{begins[b]} + lens[b] - 1) / forward.page_size; ++page) {
+        STD_TORCH_CHECK(sequence.pages[page] >= 0 && sequence.pages[page] < k.size(0), "flash_attn: block_table names page ",
+                        sequence.pages[page], " of ", k.size(0));
+      }
+    }
+    forward.sequences.push_back(sequence);
+  }
+  flash_attn::run_forward(forward);
+  clear_rows_from(q_starts[batch], out, lse);
   return {out, lse};
 }
 

@@ -47,22 +47,21 @@ template <class Compute, class T>
 FA_INLINE void pack_keys(const PackBlock& block) {
   using Reader = KeyReader<Compute, T>;
   using Unit = typename Compute::Unit;
-  const T* source = static_cast<const T*>(block.k);
   Unit* panel = static_cast<Unit*>(block.k_packed);
   const int64_t units = Layout<Compute>::key_units(block.head_dim);
   const int64_t whole_units = block.head_dim / Compute::kDepth / Vector::kLanes * Vector::kLanes;
   for (int64_t first = 0; first < block.keys; first += kPanel) {
     for (int64_t half = 0; half < kPanel; half += Vector::kLanes) {
-      const T* rows = source + (first + half) * block.k_row_stride;
+      const T* const* rows = reinterpret_cast<const T* const*>(block.k_rows) + first + half;
       const int64_t keys = larger(0, smaller(Vector::kLanes, block.keys - first - half));
       for (int64_t unit = 0; unit < whole_units; unit += Vector::kLanes) {
         Vector::Register tile[Vector::kLanes];
         if (keys == Vector::kLanes) {
 #pragma GCC unroll 16
-          for (int key = 0; key < Vector::kLanes; ++key) tile[key] = Reader::vector(rows + key * block.k_row_stride, unit);
+          for (int key = 0; key < Vector::kLanes; ++key) tile[key] = Reader::vector(rows[key], unit);
         } else {
           for (int64_t key = 0; key < Vector::kLanes; ++key) {
-            tile[key] = key < keys ? Reader::vector(rows + key * block.k_row_stride, unit) : Vector::zero();
+            tile[key] = key < keys ? Reader::vector(rows[key], unit) : Vector::zero();
           }
         }
         Vector::transpose(tile);
@@ -74,7 +73,7 @@ FA_INLINE void pack_keys(const PackBlock& block) {
       for (int64_t unit = whole_units; unit < units; ++unit) {
         for (int64_t key = 0; key < Vector::kLanes; ++key) {
           panel[unit * kPanel + half + key] =
-              key < keys ? Reader::unit(rows + key * block.k_row_stride, unit, block.head_dim) : Unit{0};
+              key < keys ? Reader::unit(rows[key], unit, block.head_dim) : Unit{0};
         }
       }
     }
@@ -84,7 +83,7 @@ FA_INLINE void pack_keys(const PackBlock& block) {
 
 template <class T>
 FA_INLINE void pack_values(FloatCompute, const PackBlock& block) {
-  const T* source = static_cast<const T*>(block.v);
+  const T* const* rows = reinterpret_cast<const T* const*>(block.v_rows);
   float* panels = static_cast<float*>(block.v_packed);
   const int64_t columns = Layout<FloatCompute>::columns(block.head_dim);
   const int64_t padded = round_up(block.keys, kPanel);
@@ -93,7 +92,7 @@ FA_INLINE void pack_values(FloatCompute, const PackBlock& block) {
     const int64_t real = smaller(width, block.head_dim - column);
     float* panel = panels + column * Layout<FloatCompute>::kValueUnits;
     for (int64_t key = 0; key < block.keys; ++key) {
-      const T* row = source + key * block.v_row_stride + column;
+      const T* row = rows[key] + column;
       int64_t n = 0;
       for (; n + Vector::kLanes <= real; n += Vector::kLanes) Vector::store(panel + key * width + n, Vector::load(row + n));
       for (; n < real; ++n) panel[key * width + n] = to_float(row[n]);
@@ -106,7 +105,7 @@ FA_INLINE void pack_values(FloatCompute, const PackBlock& block) {
 #ifdef FA_BFLOAT16_PAIRS
 template <class T>
 FA_INLINE void pack_values(PairCompute, const PackBlock& block) {
-  const bfloat16* source = static_cast<const bfloat16*>(block.v);
+  const bfloat16* const* rows = reinterpret_cast<const bfloat16* const*>(block.v_rows);
   uint32_t* panels = static_cast<uint32_t*>(block.v_packed);
   const int64_t columns = Layout<PairCompute>::columns(block.head_dim);
   const int64_t padded = round_up(block.keys, kPanel) / 2;
@@ -116,8 +115,8 @@ FA_INLINE void pack_values(PairCompute, const PackBlock& block) {
     const int64_t real = smaller(width, block.head_dim - column);
     uint32_t* panel = panels + column * Layout<PairCompute>::kValueUnits;
     for (int64_t unit = 0; unit < units; ++unit) {
-      const bfloat16* low = source + 2 * unit * block.v_row_stride + column;
-      const bfloat16* high = 2 * unit + 1 < block.keys ? low + block.v_row_stride : nullptr;
+      const bfloat16* low = rows[2 * unit] + column;
+      const bfloat16* high = 2 * unit + 1 < block.keys ? rows[2 * unit + 1] + column : nullptr;
       int64_t n = 0;
       for (; n + 16 <= real; n += 16) {
         const __m512i even = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(low + n)));

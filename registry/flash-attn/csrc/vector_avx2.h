@@ -48,6 +48,13 @@ struct Vector {
   static FA_INLINE Register load(const float16* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
+  // The first `count` elements, zeros after them; nothing beyond them is read.
+  template <class T>
+  static FA_INLINE Register load_first(const T* p, int64_t count) {
+    T copy[kLanes] = {};
+    for (int64_t i = 0; i < count; ++i) copy[i] = p[i];
+    return load(copy);
+  }
   static FA_INLINE void store(bfloat16* p, Register x) {
     float lanes[kLanes];
     store(lanes, x);

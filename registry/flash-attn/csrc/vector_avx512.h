@@ -45,6 +45,17 @@ struct Vector {
   static FA_INLINE Register load(const float16* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
+  // The first `count` elements, zeros after them; nothing beyond them is read.
+  static FA_INLINE Register load_first(const float* p, int64_t count) {
+    return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), p);
+  }
+  template <class T>
+  static FA_INLINE Register load_first(const T* p, int64_t count) {
+    alignas(32) T copy[kLanes];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(copy),
+                       _mm256_maskz_loadu_epi16(static_cast<__mmask16>((1u << count) - 1), p));
+    return load(copy);
+  }
   static FA_INLINE void store(bfloat16* p, Register x) {
     const __m512i bits = _mm512_castps_si512(x);
     const __m512i odd = _mm512_and_epi32(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));

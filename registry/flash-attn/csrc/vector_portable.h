@@ -57,6 +57,13 @@ struct Vector {
   static FA_INLINE Register load(const T* p) {
     return Register{to_float(p[0]), to_float(p[1]), to_float(p[2]), to_float(p[3])};
   }
+  // The first `count` elements, zeros after them; nothing beyond them is read.
+  template <class T>
+  static FA_INLINE Register load_first(const T* p, int64_t count) {
+    T copy[kLanes] = {};
+    for (int64_t i = 0; i < count; ++i) copy[i] = p[i];
+    return load(copy);
+  }
   template <class T>
   static FA_INLINE void store(T* p, Register x) {
     for (int i = 0; i < kLanes; ++i) from_float(p + i, x[i]);

@@ -8,10 +8,17 @@ STABLE_TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {
   ops.def(
       "fwd(Tensor q, Tensor k, Tensor v, Tensor? alibi_slopes, Tensor? s_aux, float softmax_scale, int window_left, "
       "int window_right, float softcap) -> (Tensor, Tensor)");
+  ops.def(
+      "varlen_fwd(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor k_begins, Tensor k_lens, "
+      "Tensor? block_table, Tensor? alibi_slopes, Tensor? s_aux, int max_seqlen_q, float softmax_scale, "
+      "int window_left, int window_right, float softcap) -> (Tensor, Tensor)");
   ops.def("cpu_capability(str request) -> str");
 }
 
-STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CPU, ops) { ops.impl("fwd", TORCH_BOX(&fwd)); }
+STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CPU, ops) {
+  ops.impl("fwd", TORCH_BOX(&fwd));
+  ops.impl("varlen_fwd", TORCH_BOX(&varlen_fwd));
+}
 
 STABLE_TORCH_LIBRARY_IMPL_EXPAND(TORCH_EXTENSION_NAME, CompositeExplicitAutograd, ops) {
   ops.impl("cpu_capability", TORCH_BOX(&cpu_capability));

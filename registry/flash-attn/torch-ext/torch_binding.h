@@ -7,7 +7,7 @@
 #include <string>
 #include <tuple>
 
-// Operators of the native CPU build; shapes and meaning as in flash_attn/ops.py, which holds the same schemas.
+// Operators of the native CPU build; shapes and meaning as in flash_attn/operators.py, which holds the same schemas.
 
 std::tuple<torch::stable::Tensor, torch::stable::Tensor> fwd(torch::stable::Tensor q, torch::stable::Tensor k,
                                                              torch::stable::Tensor v,
@@ -15,5 +15,11 @@ std::tuple<torch::stable::Tensor, torch::stable::Tensor> fwd(torch::stable::Tens
                                                              std::optional<torch::stable::Tensor> s_aux,
                                                              double softmax_scale, int64_t window_left,
                                                              int64_t window_right, double softcap);
+
+std::tuple<torch::stable::Tensor, torch::stable::Tensor> varlen_fwd(
+    torch::stable::Tensor q, torch::stable::Tensor k, torch::stable::Tensor v, torch::stable::Tensor cu_seqlens_q,
+    torch::stable::Tensor k_begins, torch::stable::Tensor k_lens, std::optional<torch::stable::Tensor> block_table,
+    std::optional<torch::stable::Tensor> alibi_slopes, std::optional<torch::stable::Tensor> s_aux, int64_t max_seqlen_q,
+    double softmax_scale, int64_t window_left, int64_t window_right, double softcap);
 
 std::string cpu_capability(std::string request);

@@ -4,6 +4,19 @@ Forward only: a call that would need a gradient raises instead of returning a te
 """
 
 from .errors import UnsupportedFeatureError
-from .interface import flash_attn_func
+from .interface import (
+    flash_attn_func,
+    flash_attn_kvpacked_func,
+    flash_attn_qkvpacked_func,
+    flash_attn_varlen_func,
+)
+from .kvcache import flash_attn_with_kvcache
 
-__all__ = ["UnsupportedFeatureError", "flash_attn_func"]
+__all__ = [
+    "UnsupportedFeatureError",
+    "flash_attn_func",
+    "flash_attn_kvpacked_func",
+    "flash_attn_qkvpacked_func",
+    "flash_attn_varlen_func",
+    "flash_attn_with_kvcache",
+]

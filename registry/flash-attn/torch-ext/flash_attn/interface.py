@@ -8,8 +8,9 @@ from typing import Optional, Tuple, Union
 
 import torch
 
-from . import operators, validation
-from .errors import UnsupportedFeatureError
+from . import operands, operators, validation
+
+Attended = Union[torch.Tensor, Tuple[torch.Tensor, torch.Tensor, None]]
 
 
 def flash_attn_func(
@@ -25,7 +26,7 @@ def flash_attn_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
     s_aux: Optional[torch.Tensor] = None,
-) -> Union[torch.Tensor, Tuple[torch.Tensor, torch.Tensor, None]]:
+) -> Attended:
     """Attend: softmax(q k^T * softmax_scale + bias) v, without materialising the scores.
 
     Args:
@@ -61,18 +62,18 @@ def flash_attn_func(
         raise ValueError(f"q, k and v must have one batch size, got {q.shape[0]}, {k.shape[0]} and {v.shape[0]}")
     if k.shape[1] != v.shape[1]:
         raise ValueError(f"k and v must have one length, got {k.shape[1]} and {v.shape[1]}")
-    _require_device(q)
+    operands.require_device(q)
     validation.require_dropout_free(dropout_p)
     validation.require_per_head("alibi_slopes", alibi_slopes, q, q.shape[0])
     validation.require_per_head("s_aux", s_aux, q, None)
     validation.require_no_gradient(q, k, v, s_aux)
     left, right = validation.window_of(window_size, causal)
     out, lse = operators.fwd(
-        _rows_dense(q),
-        _rows_dense(k),
-        _rows_dense(v),
-        _per_head_floats(alibi_slopes),
-        _per_head_floats(s_aux),
+        operands.rows_dense(q),
+        operands.rows_dense(k),
+        operands.rows_dense(v),
+        operands.per_head_floats(alibi_slopes),
+        operands.per_head_floats(s_aux),
         validation.softmax_scale_or_default(softmax_scale, q.shape[-1]),
         left,
         right,
@@ -81,16 +82,151 @@ def flash_attn_func(
     return (out, lse, None) if return_attn_probs else out
 
 
-def _require_device(q: torch.Tensor) -> None:
-    if q.device.type not in operators.DEVICE_TYPES and q.device.type != "meta":
-        served = " or ".join(operators.DEVICE_TYPES)
-        raise UnsupportedFeatureError(f"this build computes on {served} tensors, got {q.device}")
+def flash_attn_kvpacked_func(
+    q: torch.Tensor,
+    kv: torch.Tensor,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Optional[torch.Tensor] = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    s_aux: Optional[torch.Tensor] = None,
+) -> Attended:
+    """Attend with keys and values in one tensor, kv: (batch, k_len, 2, k_heads, head_dim). See `flash_attn_func`."""
+    validation.require_packed("kv", kv, 2)
+    k, v = kv.unbind(2)
+    return flash_attn_func(
+        q,
+        k,
+        v,
+        dropout_p,
+        softmax_scale,
+        causal,
+        window_size,
+        softcap,
+        alibi_slopes,
+        deterministic,
+        return_attn_probs,
+        s_aux,
+    )
 
 
-def _rows_dense(tensor: torch.Tensor) -> torch.Tensor:
-    """The kernels step freely over every dimension but the last."""
-    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+def flash_attn_qkvpacked_func(
+    qkv: torch.Tensor,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Optional[torch.Tensor] = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    s_aux: Optional[torch.Tensor] = None,
+) -> Attended:
+    """Attend with all operands in one tensor, qkv: (batch, length, 3, heads, head_dim). See `flash_attn_func`."""
+    validation.require_packed("qkv", qkv, 3)
+    q, k, v = qkv.unbind(2)
+    return flash_attn_func(
+        q,
+        k,
+        v,
+        dropout_p,
+        softmax_scale,
+        causal,
+        window_size,
+        softcap,
+        alibi_slopes,
+        deterministic,
+        return_attn_probs,
+        s_aux,
+    )
 
 
-def _per_head_floats(tensor: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
-    return None if tensor is None else tensor.detach().to(torch.float32).contiguous()
+def flash_attn_varlen_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Optional[torch.Tensor] = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    block_table: Optional[torch.Tensor] = None,
+    s_aux: Optional[torch.Tensor] = None,
+) -> Attended:
+    """Attend over sequences of different lengths that lie one after the other.
+
+    Args:
+        q: (rows, q_heads, head_dim).
+        k: (rows, k_heads, head_dim); with `block_table` a cache (pages, page_size, k_heads, head_dim), any page size.
+        v: like k.
+        cu_seqlens_q: (sequences + 1,), int32, from 0: sequence i is rows cu_seqlens_q[i] to cu_seqlens_q[i + 1].
+        cu_seqlens_k: the same for k; with `block_table` only the differences count.
+        max_seqlen_q: at least the longest sequence's length; max_seqlen_k likewise.
+        block_table: (sequences, pages of a sequence), int32.
+        alibi_slopes: (q_heads,) or (sequences, q_heads).
+
+    The other arguments are those of `flash_attn_func`; so are the errors. Lengths and pages are checked where reading
+    them costs nothing: on CPUs, outside of compilation.
+
+    Returns:
+        The output, (rows, q_heads, head_dim); with `return_attn_probs` the tuple (output, lse, None), lse
+        (q_heads, rows). Rows of q after the last sequence are 0.
+    """
+    del deterministic
+    validation.require_tensor("q", q, 3)
+    for name, tensor in (("k", k), ("v", v)):
+        validation.require_tensor(name, tensor, 3 if block_table is None else 4)
+    validation.require_operands(q, k, v)
+    if k.shape != v.shape:
+        raise ValueError(f"k and v must have one shape, got {tuple(k.shape)} and {tuple(v.shape)}")
+    operands.require_device(q)
+    validation.require_dropout_free(dropout_p)
+    validation.require_tensor("cu_seqlens_q", cu_seqlens_q, 1)
+    sequences = max(cu_seqlens_q.shape[0] - 1, 0)
+    validation.require_offsets("cu_seqlens_q", cu_seqlens_q, sequences, q.shape[0], q.device)
+    validation.require_offsets(
+        "cu_seqlens_k", cu_seqlens_k, sequences, k.shape[0] if block_table is None else None, q.device
+    )
+    validation.require_per_head("alibi_slopes", alibi_slopes, q, sequences)
+    validation.require_per_head("s_aux", s_aux, q, None)
+    validation.require_no_gradient(q, k, v, s_aux)
+    cu_seqlens_q, cu_seqlens_k = operands.int32(cu_seqlens_q), operands.int32(cu_seqlens_k)
+    k_begins, k_lens = cu_seqlens_k[:-1], cu_seqlens_k.diff()
+    if block_table is not None:
+        validation.require_tensor("block_table", block_table, 2)
+        validation.require_integers("block_table", block_table, (sequences, block_table.shape[1]), q.device)
+        validation.require_pages(block_table, k_lens, k.shape[1], k.shape[0], "block_table")
+        block_table, k_begins = operands.int32(block_table), torch.zeros_like(k_lens)
+    if validation.values_are_visible(cu_seqlens_q):
+        longest = int(cu_seqlens_q.diff().max()) if sequences else 0
+        if int(max_seqlen_q) < longest:
+            raise ValueError(f"max_seqlen_q is {int(max_seqlen_q)}, but a sequence of q has {longest} rows")
+    left, right = validation.window_of(window_size, causal)
+    out, lse = operators.varlen_fwd(
+        operands.rows_dense(q),
+        operands.rows_dense(k),
+        operands.rows_dense(v),
+        cu_seqlens_q,
+        k_begins,
+        k_lens,
+        block_table,
+        operands.per_head_floats(alibi_slopes),
+        operands.per_head_floats(s_aux),
+        int(max_seqlen_q),
+        validation.softmax_scale_or_default(softmax_scale, q.shape[-1]),
+        left,
+        right,
+        validation.softcap_or_error(softcap),
+    )
+    return (out, lse, None) if return_attn_probs else out

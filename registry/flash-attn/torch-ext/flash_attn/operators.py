@@ -36,6 +36,27 @@ def _fwd_fake(
     return q.new_empty(q.shape), q.new_empty((batch, heads, q_len), dtype=torch.float32)
 
 
+@torch.library.register_fake(add_op_namespace_prefix("varlen_fwd"))
+def _varlen_fwd_fake(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    k_begins: torch.Tensor,
+    k_lens: torch.Tensor,
+    block_table: Optional[torch.Tensor],
+    alibi_slopes: Optional[torch.Tensor],
+    s_aux: Optional[torch.Tensor],
+    max_seqlen_q: int,
+    softmax_scale: float,
+    window_left: int,
+    window_right: int,
+    softcap: float,
+) -> Tuple[torch.Tensor, torch.Tensor]:
+    rows, heads, _ = q.shape
+    return q.new_empty(q.shape), q.new_empty((heads, rows), dtype=torch.float32)
+
+
 def fwd(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -64,3 +85,52 @@ def fwd(
         float32; -inf for a row that sees no key.
     """
     return ops.fwd(q, k, v, alibi_slopes, s_aux, softmax_scale, window_left, window_right, softcap)
+
+
+def varlen_fwd(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    k_begins: torch.Tensor,
+    k_lens: torch.Tensor,
+    block_table: Optional[torch.Tensor],
+    alibi_slopes: Optional[torch.Tensor],
+    s_aux: Optional[torch.Tensor],
+    max_seqlen_q: int,
+    softmax_scale: float,
+    window_left: int,
+    window_right: int,
+    softcap: float,
+) -> Tuple[torch.Tensor, torch.Tensor]:
+    """Attend over sequences of different lengths, whose keys may lie in pages.
+
+    Args:
+        q: (rows, q_heads, head_dim), the sequences one after the other.
+        k: (rows, k_heads, head_dim), or with a block table (pages, page_size, k_heads, head_dim); v likewise.
+        cu_seqlens_q: (sequences + 1,), int32: where each sequence starts in q.
+        k_begins: (sequences,), int32: where each sequence's keys start in k (in its own rows, if paged).
+        k_lens: (sequences,), int32: how many keys each sequence has.
+        block_table: None or (sequences, pages of a sequence), int32.
+        max_seqlen_q: at least the length of the longest sequence in q.
+        alibi_slopes, s_aux, softmax_scale, window_left, window_right, softcap: as in `fwd`, batch being sequences.
+
+    Returns:
+        The output, contiguous, and the log-sum-exp, (q_heads, rows).
+    """
+    return ops.varlen_fwd(
+        q,
+        k,
+        v,
+        cu_seqlens_q,
+        k_begins,
+        k_lens,
+        block_table,
+        alibi_slopes,
+        s_aux,
+        max_seqlen_q,
+        softmax_scale,
+        window_left,
+        window_right,
+        softcap,
+    )

@@ -5,7 +5,7 @@ blocks that every row sees entirely, and a masked edge on the right (causal, win
 edges pay for masks. Configurations come from tables, not from an autotuner, which would need a device at import.
 """
 
-from typing import Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 import torch
 import triton
@@ -34,6 +34,11 @@ def attend_blocks(
     v_base,
     k_row_stride,
     v_row_stride,
+    pages_pointer,
+    page_size,
+    k_page_stride,
+    v_page_stride,
+    k_begin,
     first_key,
     end_key,
     diagonals,
@@ -49,6 +54,7 @@ def attend_blocks(
     HAS_SLOPE: tl.constexpr,
     HAS_LEFT: tl.constexpr,
     HAS_RIGHT: tl.constexpr,
+    PAGED: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
     WHOLE_D: tl.constexpr,
@@ -57,8 +63,15 @@ def attend_blocks(
     columns = tl.arange(0, BLOCK_D)
     for start in tl.range(first_key, end_key, BLOCK_N):
         keys = start + tl.arange(0, BLOCK_N)
-        k_pointers = k_base + keys[None, :].to(tl.int64) * k_row_stride + columns[:, None]
-        v_pointers = v_base + keys[:, None].to(tl.int64) * v_row_stride + columns[None, :]
+        if PAGED:
+            rows = k_begin + keys
+            page = tl.load(pages_pointer + rows // page_size, mask=keys < k_len, other=0).to(tl.int64)
+            row = (rows % page_size).to(tl.int64)
+            k_pointers = k_base + (page * k_page_stride + row * k_row_stride)[None, :] + columns[:, None]
+            v_pointers = v_base + (page * v_page_stride + row * v_row_stride)[:, None] + columns[None, :]
+        else:
+            k_pointers = k_base + keys[None, :].to(tl.int64) * k_row_stride + columns[:, None]
+            v_pointers = v_base + keys[:, None].to(tl.int64) * v_row_stride + columns[None, :]
         if MASKED:
             if WHOLE_D:
                 k = tl.load(k_pointers, mask=keys[None, :] < k_len, other=0.0)
@@ -109,7 +122,11 @@ def forward_kernel(
     out_pointer,
     lse_pointer,
     q_starts_pointer,
-    k_starts_pointer,
+    k_begins_pointer,
+    k_lens_pointer,
+    pages_pointer,
+    pages_stride,
+    page_size,
     q_batch_stride,
     q_row_stride,
     q_head_stride,
@@ -136,6 +153,7 @@ def forward_kernel(
     window_left,
     window_right,
     VARLEN: tl.constexpr,
+    PAGED: tl.constexpr,
     HAS_SOFTCAP: tl.constexpr,
     HAS_SLOPES: tl.constexpr,
     HAS_SINKS: tl.constexpr,
@@ -154,17 +172,21 @@ def forward_kernel(
     head = (tl.program_id(0) // blocks % q_heads).to(tl.int64)
     if VARLEN:
         q_start = tl.load(q_starts_pointer + batch).to(tl.int64)
-        k_start = tl.load(k_starts_pointer + batch).to(tl.int64)
+        k_begin = tl.load(k_begins_pointer + batch)
         q_len = (tl.load(q_starts_pointer + batch + 1) - q_start).to(tl.int32)
-        k_len = (tl.load(k_starts_pointer + batch + 1) - k_start).to(tl.int32)
+        k_len = tl.load(k_lens_pointer + batch)
         if block * BLOCK_M >= q_len:
             return
         q_pointer += q_start * q_row_stride
-        k_pointer += k_start * k_row_stride
-        v_pointer += k_start * v_row_stride
+        if PAGED:
+            pages_pointer += batch * pages_stride
+        else:
+            k_pointer += k_begin.to(tl.int64) * k_row_stride
+            v_pointer += k_begin.to(tl.int64) * v_row_stride
         out_pointer += q_start * out_row_stride
         lse_pointer += q_start
     else:
+        k_begin = 0
         q_len = max_q_len
         k_len = max_k_len
         q_pointer += batch * q_batch_stride
@@ -219,19 +241,22 @@ def forward_kernel(
 
     if HAS_LEFT:
         acc, total, maximum = attend_blocks(
-            acc, total, maximum, q, k_base, v_base, k_row_stride, v_row_stride, begin, whole_begin, diagonals, k_len,
+            acc, total, maximum, q, k_base, v_base, k_row_stride, v_row_stride,
+            pages_pointer, page_size, k_batch_stride, v_batch_stride, k_begin, begin, whole_begin, diagonals, k_len,
             head_dim, scale_log2, softcap_log2, slope_log2, window_left, window_right,
-            True, HAS_SOFTCAP, HAS_SLOPES, HAS_LEFT, HAS_RIGHT, BLOCK_N, BLOCK_D, WHOLE_D, PRECISION,
+            True, HAS_SOFTCAP, HAS_SLOPES, HAS_LEFT, HAS_RIGHT, PAGED, BLOCK_N, BLOCK_D, WHOLE_D, PRECISION,
         )  # fmt: skip
     acc, total, maximum = attend_blocks(
-        acc, total, maximum, q, k_base, v_base, k_row_stride, v_row_stride, whole_begin, whole_end, diagonals, k_len,
+        acc, total, maximum, q, k_base, v_base, k_row_stride, v_row_stride,
+        pages_pointer, page_size, k_batch_stride, v_batch_stride, k_begin, whole_begin, whole_end, diagonals, k_len,
         head_dim, scale_log2, softcap_log2, slope_log2, window_left, window_right,
-        False, HAS_SOFTCAP, HAS_SLOPES, HAS_LEFT, HAS_RIGHT, BLOCK_N, BLOCK_D, WHOLE_D, PRECISION,
+        False, HAS_SOFTCAP, HAS_SLOPES, HAS_LEFT, HAS_RIGHT, PAGED, BLOCK_N, BLOCK_D, WHOLE_D, PRECISION,
     )  # fmt: skip
     acc, total, maximum = attend_blocks(
-        acc, total, maximum, q, k_base, v_base, k_row_stride, v_row_stride, whole_end, end, diagonals, k_len,
+        acc, total, maximum, q, k_base, v_base, k_row_stride, v_row_stride,
+        pages_pointer, page_size, k_batch_stride, v_batch_stride, k_begin, whole_end, end, diagonals, k_len,
         head_dim, scale_log2, softcap_log2, slope_log2, window_left, window_right,
-        True, HAS_SOFTCAP, HAS_SLOPES, HAS_LEFT, HAS_RIGHT, BLOCK_N, BLOCK_D, WHOLE_D, PRECISION,
+        True, HAS_SOFTCAP, HAS_SLOPES, HAS_LEFT, HAS_RIGHT, PAGED, BLOCK_N, BLOCK_D, WHOLE_D, PRECISION,
     )  # fmt: skip
 
     # A row without keys is 0 by definition; one whose logits are all -inf is 0/0, as in a plain softmax.
@@ -267,7 +292,17 @@ def configuration(block_d: int, element_bytes: int) -> Tuple[int, int, int, int]
     return 64, 32, 8, 2
 
 
-def launch_dense(
+class Sequences(NamedTuple):
+    """Where the sequences of a batch of different lengths lie (see operators.varlen_fwd)."""
+
+    q_starts: torch.Tensor
+    k_begins: torch.Tensor
+    k_lens: torch.Tensor
+    block_table: Optional[torch.Tensor]
+    max_q_len: int
+
+
+def launch(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
@@ -279,11 +314,15 @@ def launch_dense(
     softcap: float,
     out: torch.Tensor,
     lse: torch.Tensor,
+    sequences: Optional[Sequences],
 ) -> None:
-    """Fill `out` and `lse` for a batch of equally long sequences (shapes as in operators.fwd)."""
+    """Fill `out` and `lse` (shapes as in operators.fwd; with `sequences` the batch dimension of rows is 1)."""
     batch, q_len, q_heads, head_dim = q.shape
+    if sequences is not None:
+        batch, q_len = sequences.k_lens.shape[0], sequences.max_q_len
     if batch * q_len * q_heads == 0:
         return
+    table = None if sequences is None else sequences.block_table
     block_d = max(16, triton.next_power_of_2(head_dim))
     block_m, block_n, warps, stages = configuration(block_d, q.element_size())
     blocks = triton.cdiv(q_len, block_m)
@@ -295,8 +334,12 @@ def launch_dense(
         s_aux,
         out,
         lse,
-        None,
-        None,
+        None if sequences is None else sequences.q_starts,
+        None if sequences is None else sequences.k_begins,
+        None if sequences is None else sequences.k_lens,
+        table,
+        0 if table is None else table.stride(0),
+        k.shape[1],
         q.stride(0),
         q.stride(1),
         q.stride(2),
@@ -322,7 +365,8 @@ def launch_dense(
         softcap * LOG2E,
         window_left,
         window_right,
-        VARLEN=False,
+        VARLEN=sequences is not None,
+        PAGED=table is not None,
         HAS_SOFTCAP=softcap > 0,
         HAS_SLOPES=alibi_slopes is not None,
         HAS_SINKS=s_aux is not None,

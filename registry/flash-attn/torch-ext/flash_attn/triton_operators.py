@@ -36,7 +36,51 @@ def fwd(
     batch, q_len, heads, _ = q.shape
     out = q.new_empty(q.shape)
     lse = q.new_empty((batch, heads, q_len), dtype=torch.float32)
-    triton_forward.launch_dense(
-        q, k, v, alibi_slopes, s_aux, softmax_scale, window_left, window_right, softcap, out, lse
+    triton_forward.launch(
+        q, k, v, alibi_slopes, s_aux, softmax_scale, window_left, window_right, softcap, out, lse, None
+    )
+    return out, lse
+
+
+@torch.library.custom_op(
+    add_op_namespace_prefix("varlen_fwd"),
+    mutates_args=(),
+    schema="(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor k_begins, Tensor k_lens, Tensor? block_table, "
+    "Tensor? alibi_slopes, Tensor? s_aux, int max_seqlen_q, float softmax_scale, int window_left, int window_right, "
+    "float softcap) -> (Tensor, Tensor)",
+)
+def varlen_fwd(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    k_begins: torch.Tensor,
+    k_lens: torch.Tensor,
+    block_table: Optional[torch.Tensor],
+    alibi_slopes: Optional[torch.Tensor],
+    s_aux: Optional[torch.Tensor],
+    max_seqlen_q: int,
+    softmax_scale: float,
+    window_left: int,
+    window_right: int,
+    softcap: float,
+) -> Tuple[torch.Tensor, torch.Tensor]:
+    rows, heads, _ = q.shape
+    # Rows that belong to no sequence are written by no program.
+    out = q.new_zeros(q.shape)
+    lse = q.new_full((heads, rows), float("-inf"), dtype=torch.float32)
+    triton_forward.launch(
+        q.unsqueeze(0),
+        k if block_table is not None else k.unsqueeze(0),
+        v if block_table is not None else v.unsqueeze(0),
+        alibi_slopes,
+        s_aux,
+        softmax_scale,
+        window_left,
+        window_right,
+        softcap,
+        out.unsqueeze(0),
+        lse.unsqueeze(0),
+        triton_forward.Sequences(cu_seqlens_q, k_begins, k_lens, block_table, max_seqlen_q),
     )
     return out, lse

@@ -20,6 +20,13 @@ def require_tensor(name: str, value: object, dimensions: int) -> None:
         raise ValueError(f"{name} must have {dimensions} dimensions, got shape {tuple(value.shape)}")
 
 
+def require_packed(name: str, value: object, operands: int) -> None:
+    """Require (batch, length, operands, heads, head_dim)."""
+    require_tensor(name, value, 5)
+    if value.shape[2] != operands:
+        raise ValueError(f"{name} must have {operands} entries in dimension 2, got shape {tuple(value.shape)}")
+
+
 def require_operands(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
     """Require what q, k and v must share in every layout: element type, device, head dimension, head counts.
 
@@ -92,6 +99,54 @@ def require_per_head(name: str, value: Optional[torch.Tensor], q: torch.Tensor, 
     if tuple(value.shape) not in shapes:
         expected = " or ".join(str(shape) for shape in shapes)
         raise ValueError(f"{name} must have shape {expected}, got {tuple(value.shape)}")
+
+
+def values_are_visible(tensor: torch.Tensor) -> bool:
+    """Tell whether a tensor's values can be looked at for free: not while tracing, and not on a GPU."""
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling() and not _is_fake(tensor)
+
+
+def _is_fake(tensor: torch.Tensor) -> bool:
+    return isinstance(tensor, torch._subclasses.FakeTensor)
+
+
+def require_integers(name: str, value: object, shape: Tuple[int, ...], device: torch.device) -> None:
+    """Require an integer tensor of the given shape on the given device."""
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+    if value.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"{name} must be int32, got {value.dtype}")
+    if tuple(value.shape) != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {tuple(value.shape)}")
+    if value.device != device:
+        raise ValueError(f"{name} is on {value.device}, q is on {device}; they must be on one device")
+
+
+def require_offsets(name: str, value: torch.Tensor, sequences: int, rows: Optional[int], device: torch.device) -> None:
+    """Require cumulative lengths: `sequences` + 1 integers that start at 0, never decrease and end within `rows`."""
+    require_integers(name, value, (sequences + 1,), device)
+    if not values_are_visible(value):
+        return
+    offsets = value.tolist()
+    if offsets[0] != 0:
+        raise ValueError(f"{name} must start at 0, got {offsets[0]}")
+    if any(later < earlier for earlier, later in zip(offsets, offsets[1:])):
+        raise ValueError(f"{name} must not decrease, got {offsets}")
+    if rows is not None and offsets[-1] > rows:
+        raise ValueError(f"{name} ends at {offsets[-1]}, beyond the {rows} rows there are")
+
+
+def require_pages(block_table: torch.Tensor, lengths: torch.Tensor, page_size: int, pages: int, name: str) -> None:
+    """Require that the pages of `lengths` rows exist in the table and in the cache."""
+    if not values_are_visible(block_table) or not values_are_visible(lengths):
+        return
+    for sequence, (row, length) in enumerate(zip(block_table.tolist(), lengths.tolist())):
+        needed = -(-length // page_size) if page_size else 0
+        if length > 0 and (page_size == 0 or needed > len(row)):
+            raise ValueError(f"{name}: sequence {sequence} of length {length} needs more than its {len(row)} pages")
+        outside = [page for page in row[:needed] if not 0 <= page < pages]
+        if outside:
+            raise ValueError(f"{name}: sequence {sequence} names page {outside[0]}, the cache has {pages}")
 
 
 def require_no_gradient(*tensors: Optional[torch.Tensor]) -> None:
