@@ -6,7 +6,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernel_hub.api import explain, get_kernel, get_local_kernel, has_kernel, loaded_kernels
+    from kernel_hub.api import (
+        explain,
+        get_kernel,
+        get_local_kernel,
+        get_locked_kernel,
+        has_kernel,
+        load_kernel,
+        loaded_kernels,
+    )
     from kernel_hub.errors import KernelHubError
     from kernel_hub.importer import LoadedKernel
     from kernel_hub.model.host import Host
@@ -23,7 +31,9 @@ __all__ = [
     "explain",
     "get_kernel",
     "get_local_kernel",
+    "get_locked_kernel",
     "has_kernel",
+    "load_kernel",
     "loaded_kernels",
 ]
 
@@ -36,7 +46,9 @@ _HOMES = {
     "explain": "kernel_hub.api",
     "get_kernel": "kernel_hub.api",
     "get_local_kernel": "kernel_hub.api",
+    "get_locked_kernel": "kernel_hub.api",
     "has_kernel": "kernel_hub.api",
+    "load_kernel": "kernel_hub.api",
     "loaded_kernels": "kernel_hub.api",
 }
 

@@ -6,6 +6,7 @@ Keywords follow the ecosystem's, so that changing the import is enough.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
@@ -16,6 +17,7 @@ from kernel_hub.detect import detect
 from kernel_hub.errors import KernelHubError
 from kernel_hub.importer import LoadedKernel
 from kernel_hub.loader import Loader
+from kernel_hub.locking.lookup import calling_code
 from kernel_hub.model.host import Host
 from kernel_hub.model.requirement import RepoId, Requirement
 from kernel_hub.plan import Availability, Plan, Request
@@ -48,10 +50,12 @@ def get_kernel(
 ) -> ModuleType:
     """Load a kernel: resolved, matched to this machine, fetched, verified, imported.
 
+    If a lock applies and holds the kernel, what it holds is loaded, and nothing else (see docs/reference/lock-file.md).
+
     Args:
         repo_id: `org/name`, `org/name@v1`, `org/name@>=1,<3` or `org/name@<revision>`.
-        version: A kernel version (`1`) or specifiers (`">=1,<3"`). Without version and revision, the newest version is
-            taken; which one it was is logged and stands in `loaded_kernels()`.
+        version: A kernel version (`1`) or specifiers (`">=1,<3"`). Without version and revision, and without a lock, the
+            newest version is taken; which one it was is logged and stands in `loaded_kernels()`.
         revision: A branch, tag or commit instead of a version.
         backend: `"cpu"`, `"cuda"`, ...; default: what torch here was built for, or the CPU if no GPU is visible.
         trust_remote_code: True to run code of any publisher, or the repositories to run code of.
@@ -68,6 +72,56 @@ def get_kernel(
     """
     request = _request(repo_id, version, revision, backend, trust_remote_code, user_agent, check_arch, device, refresh)
     return _loader().load(request).module
+
+
+def get_locked_kernel(
+    repo_id: str,
+    *,
+    lockfile: str | PathLike[str] | None = None,
+    backend: str | None = None,
+    trust_remote_code: bool | Sequence[str] = False,
+    user_agent: str | Mapping[str, str] | None = None,
+    check_arch: bool = True,
+    device: int | None = None,
+) -> ModuleType:
+    """As `get_kernel`, and refuse a kernel that no lock holds.
+
+    Args:
+        repo_id: `org/name`, or with the version or revision that must be locked.
+        lockfile: The lock, in our format or either of the ecosystem's; default: the one that applies to the caller.
+        backend, trust_remote_code, user_agent, check_arch, device: As for `get_kernel`.
+
+    Raises:
+        NotLockedError: If the kernel is not locked.
+        KernelHubError: Of the stage that failed.
+    """
+    request = _request(repo_id, None, None, backend, trust_remote_code, user_agent, check_arch, device, False)
+    return _loader().load(_locked(request, lockfile)).module
+
+
+def load_kernel(
+    repo_id: str,
+    *,
+    lockfile: str | PathLike[str] | None = None,
+    backend: str | None = None,
+    trust_remote_code: bool | Sequence[str] = False,
+    check_arch: bool = True,
+    device: int | None = None,
+) -> ModuleType:
+    """As `get_locked_kernel`, from what is here already: the network is never used.
+
+    Bring it here with `kernel-hub sync`.
+
+    Args:
+        repo_id, lockfile, backend, trust_remote_code, check_arch, device: As for `get_locked_kernel`.
+
+    Raises:
+        NotLockedError: If the kernel is not locked.
+        KernelHubError: Of the stage that failed.
+    """
+    request = _request(repo_id, None, None, backend, trust_remote_code, None, check_arch, device, False)
+    settings = replace(load_settings(), mode="offline")
+    return Loader(settings, this_host(settings)).load(_locked(request, lockfile)).module
 
 
 def has_kernel(
@@ -172,7 +226,13 @@ def _request(
         check_arch=check_arch,
         user_agent=user_agent,
         refresh=refresh,
+        caller=calling_code("kernel_hub"),
     )
+
+
+def _locked(request: Request, lockfile: str | PathLike[str] | None) -> Request:
+    path = None if lockfile is None else Path(lockfile).expanduser().absolute()
+    return replace(request, locked=True, lock_file=path)
 
 
 def _loader(host: Host | None = None) -> Loader:

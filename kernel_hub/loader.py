@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kernel_hub.errors import (
+    DigestMismatchError,
     KernelHubError,
     NoCompatibleVariantError,
     TrustUnknownError,
@@ -20,15 +21,27 @@ from kernel_hub.errors import (
 )
 from kernel_hub.fetch import fetch
 from kernel_hub.importer import LoadedKernel, check_dependencies, import_artifact
-from kernel_hub.model.artifact import Artifact, Expectation, FromFolder, VerifiedArtifact
+from kernel_hub.locking.lookup import importing
+from kernel_hub.model.artifact import (
+    Artifact,
+    Expectation,
+    FromFolder,
+    VerifiedArtifact,
+    Violation,
+    ViolationKind,
+)
 from kernel_hub.model.backend import BackendKind
+from kernel_hub.model.digest import Digest
 from kernel_hub.model.host import Host
+from kernel_hub.model.lock_peer import ListingDigest
+from kernel_hub.model.lock_pin import LockDigest
 from kernel_hub.model.requirement import AnyVersion, RepoId
 from kernel_hub.model.selection import Accepted, Variant
 from kernel_hub.model.variant import ArchLabel, NoarchLabel
 from kernel_hub.plan import Availability, Plan, Request, facts
 from kernel_hub.planner import Planner
 from kernel_hub.refusal import best
+from kernel_hub.select import BUILD_FOLDER
 from kernel_hub.settings import Settings
 from kernel_hub.sources.configured import connect
 from kernel_hub.trust import CouldNotCheck, NotTrusted, Trusted
@@ -107,7 +120,8 @@ class Loader:
             _LOG.info("%s: %s", plan.request.requirement, note)
         verified = self._verified(plan, chosen)
         notes = (*plan.notes, *plan.selection.notes, *chosen.notes)
-        kernel = import_artifact(verified, notes=notes)
+        with importing(plan.locked):
+            kernel = import_artifact(verified, notes=notes)
         origin = verified.artifact.origin
         # The same bytes may have come from elsewhere before; this call's record says where this call found them.
         return kernel if kernel.origin == origin else replace(kernel, origin=origin, notes=notes)
@@ -120,6 +134,7 @@ class Loader:
         metadata = self._planner.metadata_of(plan, chosen)
         if metadata is not None:
             check_dependencies(metadata)
+        _require_locked_listing(plan, chosen.variant)
         return verify(self._artifact(plan, chosen), _expectation(plan, chosen))
 
     def _artifact(self, plan: Plan, chosen: Accepted) -> Artifact:
@@ -133,10 +148,33 @@ class Loader:
 
 
 def _expectation(plan: Plan, chosen: Accepted) -> Expectation:
+    digest = _locked_digest(plan, chosen.variant)
     return Expectation(
         version=plan.pin.version if plan.pin else None,
         backend=_backend_of(chosen.variant),
+        build_digest=digest if isinstance(digest, Digest) else None,
+        locked_by=str(plan.locked.found) if plan.locked else "",
     )
+
+
+def _locked_digest(plan: Plan, variant: Variant) -> LockDigest | None:
+    return plan.locked.builds.get(variant.name) if plan.locked and plan.locked.builds is not None else None
+
+
+def _require_locked_listing(plan: Plan, variant: Variant) -> None:
+    """Hold a build to the ecosystem's older lock, whose digest is over the listing; verification holds bytes to that."""
+    locked = _locked_digest(plan, variant)
+    if not isinstance(locked, ListingDigest):
+        return
+    inside = f"{BUILD_FOLDER}/{variant.name}/"
+    found = ListingDigest.of((entry.path.removeprefix(inside), entry.blob) for entry in variant.files)
+    if found != locked:
+        violation = Violation(ViolationKind.CHANGED, f"the listing of {inside[:-1]}", str(locked), str(found))
+        raise DigestMismatchError(
+            f"{plan.pin} at {plan.source} is not what {plan.locked and plan.locked.found} holds:\n  {violation}",
+            violations=(violation,),
+            hint="nothing was fetched; the source lists other files under the locked commit: tell its owner",
+        )
 
 
 def _backend_of(variant: Variant) -> BackendKind | None:

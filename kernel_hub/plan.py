@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from kernel_hub.errors import KernelHubError
+from kernel_hub.locking.lookup import Caller
 from kernel_hub.model.host import Host
+from kernel_hub.model.lock_pin import LockedPin
 from kernel_hub.model.metadata import Metadata
 from kernel_hub.model.requirement import Requirement
 from kernel_hub.model.selection import Accepted, Selection
@@ -30,6 +32,9 @@ class Request:
         check_arch: Whether GPU architectures take part in choosing.
         user_agent: Text added to the user agent of requests.
         refresh: Whether references are looked up again although they are fresh.
+        locked: Whether only a locked kernel will do.
+        lock_file: The lock that the call names; None for the one that applies.
+        caller: The code that asks, for finding the lock that belongs to it.
     """
 
     requirement: Requirement
@@ -39,6 +44,9 @@ class Request:
     check_arch: bool = True
     user_agent: str | Mapping[str, str] | None = None
     refresh: bool = False
+    locked: bool = False
+    lock_file: Path | None = None
+    caller: Caller | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,7 @@ class Plan:
         pin: The commit; None for a folder.
         source: The source's name, or the folder.
         override: The override that applies, if one does.
+        locked: What the lock that applies says of the kernel, if one does.
         trust: Whether the code may run; None for a folder, which is the caller's own.
         metadata: Metadata of builds by name, as far as the decision needed them.
         faults: Builds whose metadata cannot be read, with the error.
@@ -64,6 +73,7 @@ class Plan:
     source: str
     pin: Pin | None = None
     override: Override | None = None
+    locked: LockedPin | None = None
     trust: Decision | None = None
     metadata: Mapping[str, Metadata] = field(default_factory=dict)
     faults: Mapping[str, KernelHubError] = field(default_factory=dict)
@@ -86,6 +96,7 @@ class Plan:
             "version": self.pin.version if self.pin else None,
             "newer_version": self.pin.newer if self.pin else None,
             "override": self.override.defined_in if self.override else None,
+            "locked_by": str(self.locked.found) if self.locked else None,
             "trusted": isinstance(self.trust, Trusted) if self.trust else None,
             "trust_reason": self.trust.reason if self.trust else None,
             "chosen": chosen.variant.name if chosen else None,
@@ -125,6 +136,8 @@ class Plan:
         lines = [f"{self.request.requirement}: {self.pin or 'local folder'} at {self.source}"]
         if self.override:
             lines.append(f"  override: {self.override.defined_in}")
+        if self.locked:
+            lines.append(f"  locked by: {self.locked.found}")
         if self.trust:
             lines.append(f"  trust: {self.trust.reason}")
         lines.append(f"  machine: {machine(self.selection.host)}")

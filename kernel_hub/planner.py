@@ -13,12 +13,16 @@ from kernel_hub.errors import (
     FetchError,
     InvalidDocumentError,
     KernelHubError,
+    NotLockedError,
+    RepositoryNotFoundError,
     ResolutionError,
 )
 from kernel_hub.fetch import read_metadata
 from kernel_hub.local import LocalBuilds, find_builds
+from kernel_hub.locking.lookup import find_pin
 from kernel_hub.model.backend import BackendKind
 from kernel_hub.model.host import Host
+from kernel_hub.model.lock_pin import LockedPin
 from kernel_hub.model.metadata import MAX_BYTES, Metadata
 from kernel_hub.model.requirement import AtRevision, is_commit
 from kernel_hub.model.selection import Accepted, Selection
@@ -54,8 +58,18 @@ class Planner:
         repo = request.requirement.repo
         override = self._settings.override_of(repo)
         if override is not None:
+            self._require_unlocked_allowed(f"{override.defined_in} puts a folder in the place of {repo}", override.path)
             return self._plan_folder(request, override.path, named_by=override.defined_in, override=override)
+        locked = find_pin(
+            self._settings,
+            request.requirement,
+            lock_file=request.lock_file,
+            caller=request.caller,
+            required=request.locked,
+        )
         connection = self.connect(request)
+        if locked is not None:
+            return self._plan_locked(request, connection, locked)
         refs = connection.source.refs(repo) if _needs_refs(request) else None
         pins = candidates(request.requirement, refs) if refs is not None else (_pin_of_commit(request),)
         plans = (self._plan_pin(request, connection, pin) for pin in pins)
@@ -71,6 +85,7 @@ class Planner:
 
     def plan_folder(self, request: Request, folder: Path) -> Plan:
         """As `plan`, for a folder of the caller's."""
+        self._require_unlocked_allowed(f"{folder} is a folder", folder)
         return self._plan_folder(request, folder.absolute(), named_by="local path", override=None)
 
     def metadata_of(self, plan: Plan, chosen: Accepted) -> Metadata | None:
@@ -94,10 +109,41 @@ class Planner:
             refresh=request.refresh,
         )
 
-    def _plan_pin(self, request: Request, connection: Connection, pin: Pin) -> Plan:
-        files = connection.source.files(pin.repo, pin.commit, BUILD_FOLDER)
+    def _require_unlocked_allowed(self, what: str, folder: Path) -> None:
+        if self._settings.locked_only:
+            raise NotLockedError(
+                f"{what}, and KERNEL_HUB_LOCKED allows only what is locked",
+                hint=f"unset KERNEL_HUB_LOCKED to work with {folder}",
+            )
+
+    def _plan_locked(self, request: Request, connection: Connection, locked: LockedPin) -> Plan:
+        """As `_plan_pin`, with the locked commit and no other builds than the locked ones."""
+        try:
+            plan = self._plan_pin(request, connection, locked.pin, locked)
+        except RepositoryNotFoundError as error:
+            if locked.was_bound and connection.bound_in is None:
+                namespace = locked.pin.repo.namespace
+                hint = (
+                    f"the lock was made with {namespace!r} bound to a registry; bind it here too: KERNEL_HUB_REGISTRIES"
+                )
+                raise RepositoryNotFoundError(error.message, hint=hint) from error
+            raise
+        if plan.chosen is not None:
+            return plan
+        whole = self._plan_pin(request, connection, locked.pin)
+        if whole.chosen is not None:
+            limits = f" (it was made for {', '.join(locked.targets)})" if locked.targets else ""
+            way = f"lock for this machine too{limits}: its build {whole.chosen.variant.name} fits, but is not locked"
+            return replace(plan, alternatives=(way,))
+        others = self._other_versions(request, connection, (locked.pin,))
+        return replace(plan, alternatives=tuple(f"{way}, then lock again: kernel-hub lock" for way in others))
+
+    def _plan_pin(self, request: Request, connection: Connection, pin: Pin, locked: LockedPin | None = None) -> Plan:
+        variants = variants_of(connection.source.files(pin.repo, pin.commit, BUILD_FOLDER))
+        if locked is not None:
+            variants = tuple(variant for variant in variants if locked.allows(variant.name))
         host = self._host.for_backend(request.backend)
-        selection = select(variants_of(files), host, subject=_subject(pin))
+        selection = select(variants, host, subject=_subject(pin))
         metadata: Mapping[str, Metadata] = {}
         faults: Mapping[str, KernelHubError] = {}
         if request.check_arch and _has_devices(host):
@@ -109,6 +155,7 @@ class Planner:
             selection,
             connection.source.name,
             pin=pin,
+            locked=locked,
             trust=_trust(request, connection),
             metadata=metadata,
             faults=faults,

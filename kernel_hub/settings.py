@@ -23,6 +23,7 @@ from kernel_hub.overrides import Override, read_overrides
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
 DEFAULT_FRESHNESS_S = 600.0
+LOCK_VARIABLE = "KERNEL_HUB_LOCK"
 Mode: TypeAlias = Literal["online", "cached-first", "offline"]
 _MAX_CONFIG_BYTES = 1 << 20
 _TRUE = frozenset({"1", "true", "yes", "on"})
@@ -67,6 +68,9 @@ class Settings:
         registries: Bindings by namespace.
         overrides: Kernels taken from folders.
         verify_always: Whether every load hashes every file again.
+        lock_file: The lock that the environment names.
+        locked_only: Whether everything that is not locked is refused.
+        folder: The working folder, absolute.
         environ: The environment that all of this was read from, for the device probes.
     """
 
@@ -80,6 +84,9 @@ class Settings:
     registries: Mapping[str, Registry] = field(default_factory=dict)
     overrides: tuple[Override, ...] = ()
     verify_always: bool = False
+    lock_file: Path | None = None
+    locked_only: bool = False
+    folder: Path = field(default_factory=Path.cwd)
     environ: Mapping[str, str] = field(default_factory=dict)
 
     def registry_of(self, namespace: str) -> Registry | None:
@@ -116,6 +123,9 @@ def load_settings(environ: Mapping[str, str] | None = None, folder: Path | None 
         registries=_registries(environment, here),
         overrides=read_overrides(environment, here),
         verify_always=environment.get("KERNEL_HUB_VERIFY", "").strip().lower() == "always",
+        lock_file=(here / Path(lock).expanduser()).absolute() if (lock := environment.get(LOCK_VARIABLE)) else None,
+        locked_only=_flag(environment, "KERNEL_HUB_LOCKED"),
+        folder=here.absolute(),
         environ=environment,
     )
 

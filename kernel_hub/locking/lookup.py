@@ -1,0 +1,219 @@
+"""Finding the lock that applies to a call: where it may lie, and in which order the places are asked.
+
+1. a file that the call names: then no other is asked;
+2. the lock by which the kernel was loaded that is being imported just now; else the one that `KERNEL_HUB_LOCK` names, and
+   then no other is asked;
+3. the metadata of the installed distribution that the calling code belongs to (`kernel-hub.lock`, else the ecosystem's
+   `kernels.lock`), or, if the code is not installed, the project that it lies in: an editable install is that;
+4. the project of the working folder.
+
+Of 3 and 4, the first lock that holds the kernel is used. A lock that cannot be read is an error wherever it lies, never a
+reason to load something unlocked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import re
+import sys
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from kernel_hub.errors import InvalidDocumentError, NotLockedError
+from kernel_hub.locking.files import read_bounded
+from kernel_hub.model import lock_peer, lock_text
+from kernel_hub.model.lock import FILE_NAME
+from kernel_hub.model.lock_pin import AnyLock, FoundLock, LockedPin
+from kernel_hub.model.requirement import Requirement
+from kernel_hub.settings import LOCK_VARIABLE, Settings
+
+# Where build backends put files of a distribution's metadata: setuptools beside it, hatchling in a folder of its own.
+METADATA_PLACES = (FILE_NAME, f"extra_metadata/{FILE_NAME}", lock_peer.FILE_NAME)
+_INSTALLED_IN = frozenset({"site-packages", "dist-packages"})
+_JSON_LIST = re.compile(rb"\s*\[\s*[{\]]")
+_ACTIVE: ContextVar[FoundLock | None] = ContextVar("kernel_hub_lock", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The code that asks for a kernel.
+
+    Attributes:
+        module: The name of its module, e.g. "app.model"; "__main__" for a script.
+        file: The module's file, if it has one.
+    """
+
+    module: str
+    file: str | None
+
+    @property
+    def place(self) -> tuple[Path, str] | None:
+        """The folder that its top-level package is imported from, and its file below that; None if it has no file."""
+        if self.file is None:
+            return None
+        path = Path(self.file).absolute()
+        names = self.module.split(".")
+        depth = len(names) if path.stem == "__init__" else len(names) - 1
+        if self.module == "__main__" or depth >= len(path.parents):
+            depth = 0
+        root = path.parents[depth]
+        return root, path.relative_to(root).as_posix()
+
+
+def calling_code(package: str) -> Caller | None:
+    """The nearest caller outside a package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame = frame.f_back
+    names = frame.f_globals
+    spec = names.get("__spec__")
+    module = (
+        spec.name if spec is not None and names.get("__name__") == "__main__" else names.get("__name__", "__main__")
+    )
+    return Caller(module, names.get("__file__"))
+
+
+@contextlib.contextmanager
+def importing(pin: LockedPin | None) -> Iterator[None]:
+    """While the block runs, kernels that the imported code asks for are those of the same lock."""
+    token = _ACTIVE.set(pin.found if pin is not None else _ACTIVE.get())
+    try:
+        yield
+    finally:
+        _ACTIVE.reset(token)
+
+
+def find_pin(
+    settings: Settings,
+    requirement: Requirement,
+    *,
+    lock_file: Path | None = None,
+    caller: Caller | None = None,
+    required: bool = False,
+) -> LockedPin | None:
+    """What the lock that applies says of a kernel.
+
+    Args:
+        settings: Where the working folder is, and what the environment says of locks.
+        requirement: The kernel, and what is wanted of it.
+        lock_file: The lock that the call names.
+        caller: The code that asks.
+        required: Whether it is an error that no lock holds the kernel.
+
+    Raises:
+        NotLockedError: If none does, and one must.
+        InvalidDocumentError: If a lock cannot be read.
+    """
+    asked = []
+    for found in _places(settings, lock_file, caller):
+        pin = found.pin(requirement)
+        if pin is not None:
+            return pin
+        asked.append(found)
+    if required or settings.locked_only:
+        raise _not_locked(settings, requirement, asked)
+    return None
+
+
+def read_lock(path: Path, *, found_by: str = "") -> FoundLock:
+    """Read a lock of any of the formats.
+
+    Raises:
+        InvalidDocumentError: If it cannot be read, with the line or key at fault.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise InvalidDocumentError(
+            found_by or str(path), f"the lock {path} cannot be read: {error.strerror}", hint="make one: kernel-hub lock"
+        ) from error
+    lock = _read(path, (status.st_mtime_ns, status.st_size, status.st_ino))
+    return FoundLock(lock, path, found_by or f"{path.parent}")
+
+
+@lru_cache(maxsize=32)
+def _read(path: Path, _state: tuple[int, int, int]) -> AnyLock:
+    content = read_bounded(path, lock_text.MAX_BYTES)
+    if path.name == lock_peer.FILE_NAME or _JSON_LIST.match(content):
+        return lock_peer.parse_peer_lock(content, name=str(path))
+    return lock_text.parse_lock(content, name=str(path))
+
+
+def _places(settings: Settings, lock_file: Path | None, caller: Caller | None) -> Iterator[FoundLock]:
+    if lock_file is not None:
+        yield read_lock(lock_file, found_by="named by the call")
+        return
+    active = _ACTIVE.get()
+    if active is not None:
+        yield active
+    if settings.lock_file is not None:
+        yield read_lock(settings.lock_file, found_by=LOCK_VARIABLE)
+        return
+    seen = set()
+    for path, found_by in (*_places_of_caller(caller), *_project_lock(settings.folder)):
+        if path not in seen:
+            seen.add(path)
+            yield read_lock(path, found_by=found_by)
+
+
+def _places_of_caller(caller: Caller | None) -> Iterator[tuple[Path, str]]:
+    place = caller.place if caller is not None else None
+    if caller is None or place is None:
+        return
+    root, file = place
+    for path in _locks_of_distributions(root):
+        if _lists(path, file):
+            yield path, f"metadata of the distribution that {caller.module} belongs to"
+    if not _INSTALLED_IN & set(root.parts):
+        yield from _project_lock(root)
+
+
+def _project_lock(folder: Path) -> Iterator[tuple[Path, str]]:
+    """The lock in a folder, or beside the nearest project file upwards that has one."""
+    for place in (folder, *folder.parents):
+        path = place / FILE_NAME
+        # Above the folder itself, a stray file is not taken for a project's lock.
+        if path.is_file() and (place == folder or (place / "pyproject.toml").is_file()):
+            yield path, f"the project in {place}"
+            return
+
+
+@lru_cache(maxsize=64)
+def _locks_of_distributions(root: Path) -> tuple[Path, ...]:
+    """The locks in the metadata of distributions installed in a folder."""
+    try:
+        names = sorted(entry.name for entry in root.iterdir() if entry.name.endswith(".dist-info"))
+    except OSError:
+        return ()
+    candidates = (
+        next((root / name / place for place in METADATA_PLACES if (root / name / place).is_file()), None)
+        for name in names
+    )
+    return tuple(path for path in candidates if path is not None)
+
+
+@lru_cache(maxsize=256)
+def _lists(lock: Path, file: str) -> bool:
+    """Whether the distribution in whose metadata a lock lies installed a file."""
+    folder = next(place for place in lock.parents if place.suffix == ".dist-info")
+    try:
+        with (folder / "RECORD").open(encoding="utf-8", newline="") as record:
+            return any(row and row[0] == file for row in csv.reader(record))
+    except OSError:
+        return False
+
+
+def _not_locked(settings: Settings, requirement: Requirement, asked: list[FoundLock]) -> NotLockedError:
+    if asked:
+        said = "; ".join(f"{found} {found.says_of(requirement.repo)}" for found in asked)
+    else:
+        said = f"no lock was found from {settings.folder} upwards"
+    why = "" if not settings.locked_only else ", and KERNEL_HUB_LOCKED allows only what is locked"
+    return NotLockedError(
+        f"{requirement} is not locked: {said}{why}",
+        hint=f"declare and lock it: kernel-hub add {requirement}",
+    )
