@@ -14,9 +14,8 @@ Leaves out: whether the publisher may run code here (see `kernel_hub.trust`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from io import FileIO
-from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from kernel_hub.errors import (
@@ -29,31 +28,32 @@ from kernel_hub.errors import (
 from kernel_hub.model.artifact import (
     Artifact,
     Expectation,
-    FromFolder,
     VerifiedArtifact,
     VerifiedFile,
     Violation,
     ViolationKind,
 )
 from kernel_hub.model.backend import BackendKind
-from kernel_hub.model.digest import Digest, DigestAlgorithm, Manifest, covers, tree_digest
+from kernel_hub.model.digest import Digest, DigestAlgorithm, covers, tree_digest
 from kernel_hub.model.lock import build_digest
 from kernel_hub.model.metadata import MAX_BYTES, Metadata
-from kernel_hub.model.source import BlobId, GitBlob, LfsBlob
 from kernel_hub.model.variant import ArchLabel, NoarchLabel, UnknownLabel, read_label
 from kernel_hub.verify.artifact_tree import ArtifactTree, TreeFile
+from kernel_hub.verify.differences import announced_by, extra_files, violations_of
 from kernel_hub.verify.identities import IdentifiedFile, blob_of, blob_text, identify
+from kernel_hub.verify.messages import describe, mismatch, way_out
+from kernel_hub.verify.stamps import Stamps
 
 METADATA = "metadata.json"
-_NOTHING = "nothing"
 
 
-def verify(artifact: Artifact, expectation: Expectation) -> VerifiedArtifact:
+def verify(artifact: Artifact, expectation: Expectation, *, stamps: Stamps | None = None) -> VerifiedArtifact:
     """Check an artifact against its own manifest, the source's listing and what the caller expects.
 
     Args:
         artifact: A build on this disk.
         expectation: What must hold of it.
+        stamps: Where the identities of unchanged files are kept; None to read every file.
 
     Raises:
         IncompleteArtifactError: If the artifact has no metadata.
@@ -80,18 +80,21 @@ def verify(artifact: Artifact, expectation: Expectation) -> VerifiedArtifact:
     files = {file.path: file for file in tree.files()}
 
     # 4.
-    announced = _announced(artifact, manifest, files.values())
+    announced = announced_by(artifact, manifest, files.values())
     wanted = [file for path, file in files.items() if covers(path) or (path in announced and path != METADATA)]
-    found = identify(wanted, manifest.algorithm if manifest else DigestAlgorithm.SHA256, announced)
+    algorithm = manifest.algorithm if manifest else DigestAlgorithm.SHA256
+    recalled = stamps.recall(artifact.root, wanted, algorithm, announced) if stamps else None
+    found = identify(wanted, algorithm, announced) if recalled is None else recalled
+    read = dict(found)
     if METADATA in announced:
         # Of the bytes that were parsed, because the file may have changed since.
         found[METADATA] = IdentifiedFile(metadata_file, Digest.of(content), blob_of(content, announced[METADATA]))
 
     # 5.
     listed = announced if artifact.announced is not None else None
-    violations = _violations(found, manifest, announced) + _extra(files, manifest, listed)
+    violations = violations_of(found, manifest, announced) + extra_files(files, manifest, listed)
     if violations:
-        raise _mismatch(artifact, violations, files)
+        raise mismatch(artifact, violations, files)
 
     # 6.
     importable = {path: item for path, item in found.items() if covers(path)}
@@ -100,6 +103,8 @@ def verify(artifact: Artifact, expectation: Expectation) -> VerifiedArtifact:
 
     # 7.
     _require_identity(artifact, expectation, metadata)
+    if stamps and recalled is None:
+        stamps.remember(artifact.root, read)
     return VerifiedArtifact(
         artifact=artifact,
         metadata=metadata,
@@ -107,11 +112,6 @@ def verify(artifact: Artifact, expectation: Expectation) -> VerifiedArtifact:
         has_manifest=manifest is not None,
         files=MappingProxyType({path: _verified_file(item) for path, item in importable.items()}),
     )
-
-
-def describe(artifact: Artifact) -> str:
-    """The artifact as messages name it: build and origin."""
-    return f"build {artifact.label} of {artifact.origin}"
 
 
 def backend_of_label(label: str) -> BackendKind | None:
@@ -133,7 +133,7 @@ def _read_metadata(artifact: Artifact, tree: ArtifactTree) -> tuple[TreeFile, by
         raise IncompleteArtifactError(
             f"{describe(artifact)} is incomplete: {METADATA} is missing in {artifact.root}",
             missing=(METADATA,),
-            hint=_way_out(artifact, ()),
+            hint=way_out(artifact, ()),
         )
     with file.open() as stream:
         return file, _read_at_most(stream, MAX_BYTES + 1)
@@ -147,9 +147,9 @@ def _parse_metadata(artifact: Artifact, file: TreeFile, content: bytes) -> Metad
         if expected is not None and (found := blob_of(content, expected)) != expected:
             # The publisher's document may be fine; this one is not what was published.
             changed = Violation(ViolationKind.CHANGED, METADATA, blob_text(expected), blob_text(found))
-            raise _mismatch(artifact, (changed,), {METADATA: file}) from error
+            raise mismatch(artifact, (changed,), {METADATA: file}) from error
         raise InvalidDocumentError(
-            error.document, error.problem, location=error.location, hint=error.hint() or _way_out(artifact, (file,))
+            error.document, error.problem, location=error.location, hint=error.hint() or way_out(artifact, (file,))
         ) from error
 
 
@@ -159,81 +159,6 @@ def _read_at_most(stream: FileIO, limit_bytes: int) -> bytes:
         parts.append(part)
         limit_bytes -= len(part)
     return b"".join(parts)
-
-
-def _announced(artifact: Artifact, manifest: Manifest | None, files: Iterable[TreeFile]) -> Mapping[str, BlobId]:
-    if artifact.announced is not None:
-        # Bytecode is never fetched, whatever a repository holds.
-        return {path: blob for path, blob in artifact.announced.items() if not _is_bytecode(path)}
-    if manifest is not None or artifact.blobs is None:
-        return {}
-    # Without any other word, the names inside the cache still say what the source announced when a file was fetched.
-    named = {file.path: _blob_of_name(Path(file.location).name) for file in files if file.linked}
-    return {path: blob for path, blob in named.items() if blob is not None}
-
-
-def _is_bytecode(path: str) -> bool:
-    parts = PurePosixPath(path)
-    return "__pycache__" in parts.parts or parts.suffix == ".pyc"
-
-
-def _blob_of_name(name: str) -> BlobId | None:
-    try:
-        length = len(bytes.fromhex(name))
-    except ValueError:
-        return None
-    return GitBlob(name) if length == 20 else LfsBlob(name) if length == 32 else None
-
-
-def _violations(
-    found: Mapping[str, IdentifiedFile], manifest: Manifest | None, announced: Mapping[str, BlobId]
-) -> tuple[Violation, ...]:
-    """Changed and missing files, in order of their paths."""
-    digests = manifest.files if manifest else {}
-    violations = []
-    for path in sorted({*digests, *announced}, key=str.encode):
-        item = found.get(path)
-        digest, blob = digests.get(path), announced.get(path)
-        if item is None:
-            expected = str(digest) if digest else blob_text(announced[path])
-            violations.append(Violation(ViolationKind.MISSING, path, expected, _NOTHING))
-        elif digest is not None and item.digest != digest:
-            violations.append(Violation(ViolationKind.CHANGED, path, str(digest), str(item.digest)))
-        elif blob is not None and item.blob is not None and item.blob != blob:
-            violations.append(Violation(ViolationKind.CHANGED, path, blob_text(blob), blob_text(item.blob)))
-    return tuple(violations)
-
-
-def _extra(
-    files: Mapping[str, TreeFile], manifest: Manifest | None, listed: Mapping[str, BlobId] | None
-) -> tuple[Violation, ...]:
-    """Files that the manifest, or the source's listing, does not know."""
-    violations = []
-    for path in sorted(files, key=str.encode):
-        unlisted = manifest is not None and covers(path) and path not in manifest.files
-        unannounced = listed is not None and not _is_bytecode(path) and path not in listed
-        if unlisted or unannounced:
-            violations.append(Violation(ViolationKind.EXTRA, path, _NOTHING, "a file"))
-    return tuple(violations)
-
-
-def _mismatch(
-    artifact: Artifact, violations: tuple[Violation, ...], files: Mapping[str, TreeFile]
-) -> DigestMismatchError:
-    count = "1 fault" if len(violations) == 1 else f"{len(violations)} faults"
-    lines = [f"{describe(artifact)} in {artifact.root} is not what was published ({count}):"]
-    lines.extend(f"  {violation}" for violation in violations)
-    at_fault = tuple(files[item.path] for item in violations if item.path in files)
-    return DigestMismatchError("\n".join(lines), violations=violations, hint=_way_out(artifact, at_fault))
-
-
-def _way_out(artifact: Artifact, at_fault: Iterable[TreeFile]) -> str:
-    if isinstance(artifact.origin, FromFolder):
-        return "nothing was imported; build the kernel again, or restore the folder"
-    # A link's bytes lie elsewhere, and a cache that finds them there would link to them again.
-    elsewhere = [str(Path(file.location)) for file in at_fault if file.linked]
-    also = f" and {', '.join(elsewhere)}" if elsewhere else ""
-    return f"nothing was imported; remove {artifact.root}{also}, then load the kernel again to fetch it anew"
 
 
 def _require_locked(

@@ -14,6 +14,7 @@ from kernel_hub.errors import DigestMismatchError, IdentityMismatchError, Kernel
 from kernel_hub.importer import import_artifact
 from kernel_hub.model.artifact import Artifact, Expectation
 from kernel_hub.model.backend import BackendKind
+from kernel_hub.model.lock import build_digest
 from kernel_hub.model.source import BlobId, GitBlob
 from kernel_hub.verify import verify
 from kernel_hub.verify.identities import blob_of
@@ -93,10 +94,13 @@ class TestSwappedFolder:
         assert ran == []
 
     def test_without_a_listing_the_locked_tree_shows_it(self, tmp_path: Path, ran: list[str]) -> None:
-        locked = verify(from_source(write_build(tmp_path / "good", FILES)), Expectation()).tree_digest
+        good = write_build(tmp_path / "good", FILES)
+        manifest = verify(from_source(good), Expectation()).metadata.manifest
+        assert manifest is not None
+        locked = build_digest((good / "metadata.json").read_bytes(), manifest)
         other = write_build(tmp_path / "other", FILES | {"_math.py": "ONE = 2\n"})
         with pytest.raises(DigestMismatchError):
-            load(from_source(other), Expectation(tree_digest=locked))
+            load(from_source(other), Expectation(build_digest=locked))
         assert ran == []
 
     @pytest.mark.parametrize(
