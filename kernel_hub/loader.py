@@ -45,7 +45,7 @@ from kernel_hub.select import BUILD_FOLDER
 from kernel_hub.settings import Settings
 from kernel_hub.sources.configured import connect
 from kernel_hub.trust import CouldNotCheck, NotTrusted, Trusted
-from kernel_hub.verify import verify
+from kernel_hub.verify import Stamps, verify
 
 _LOG = logging.getLogger("kernel_hub")
 
@@ -135,7 +135,8 @@ class Loader:
         if metadata is not None:
             check_dependencies(metadata)
         _require_locked_listing(plan, chosen.variant)
-        return verify(self._artifact(plan, chosen), _expectation(plan, chosen))
+        stamps = None if self._settings.verify_always else Stamps(self._settings.home / "stamps")
+        return verify(self._artifact(plan, chosen), _expectation(plan, chosen), stamps=stamps)
 
     def _artifact(self, plan: Plan, chosen: Accepted) -> Artifact:
         name = chosen.variant.name

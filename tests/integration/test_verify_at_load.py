@@ -1,0 +1,68 @@
+"""What `get_kernel` does about a cache whose files are not what was fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kernel_hub.errors import DigestMismatchError
+from kernel_hub.loader import Loader
+from kernel_hub.model.host import Host
+from kernel_hub.model.requirement import Requirement
+from kernel_hub.plan import Request
+from kernel_hub.settings import load_settings
+from kernel_hub.sources.directory import DirectoryRegistry
+from tests.support.fake_kernels import publish_fake_kernel
+
+CPU = Host.from_json(
+    {"cpu": "x86_64", "os": "linux", "torch": "2.13.0", "cxx11_abi": True, "backend": "cpu", "devices": []}
+)
+REQUEST = Request(Requirement.parse("acme/axpy", version=1))
+
+
+@pytest.fixture
+def loader(tmp_path: Path) -> Callable[..., Loader]:
+    publish_fake_kernel(DirectoryRegistry.create(tmp_path / "registry"), builds=["torch-cpu"])
+
+    def make(**environ: str) -> Loader:
+        settings = {
+            "HF_HOME": str(tmp_path / "hf"),
+            "XDG_CONFIG_HOME": str(tmp_path),
+            "HF_ENDPOINT": "http://127.0.0.1:9",
+            "KERNEL_HUB_REGISTRIES": f"acme={(tmp_path / 'registry').as_uri()}",
+        }
+        return Loader(load_settings(settings | environ, tmp_path), CPU)
+
+    return make
+
+
+def cached_file(folder: Path, name: str) -> Path:
+    (found,) = folder.rglob(name)
+    return found.resolve()
+
+
+def test_one_changed_byte_in_the_cache_is_refused_by_every_later_load_offline(
+    loader: Callable[..., Loader], tmp_path: Path
+) -> None:
+    loader().download(REQUEST)
+    file = cached_file(tmp_path / "hf", "_math.py")
+    content = bytearray(file.read_bytes())
+    content[-2] ^= 1
+    file.chmod(0o644)
+    file.write_bytes(content)
+    for _ in range(2):
+        with pytest.raises(DigestMismatchError, match=r"_math\.py: changed") as caught:
+            loader(HF_HUB_OFFLINE="1").download(REQUEST)
+        assert str(file) in caught.value.hint()
+
+
+def test_what_was_verified_is_stamped_below_our_home(loader: Callable[..., Loader], tmp_path: Path) -> None:
+    loader().download(REQUEST)
+    assert len(list((tmp_path / "hf" / "kernel_hub" / "stamps").iterdir())) == 1
+
+
+def test_verification_on_every_load_uses_no_stamp(loader: Callable[..., Loader], tmp_path: Path) -> None:
+    loader(KERNEL_HUB_VERIFY="always").download(REQUEST)
+    assert not (tmp_path / "hf" / "kernel_hub" / "stamps").exists()
