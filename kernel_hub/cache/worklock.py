@@ -97,7 +97,10 @@ class WorkLock:
                 seen, seen_s = now, now_s
             if is_done() or now_s - started_s > self._patience.give_up_s:
                 return False
-            if now is not None and (now_s - seen_s > self._patience.stale_s or owner_is_dead(now[0])):
+            is_stale = now_s - seen_s > self._patience.stale_s
+            if now is None and is_stale:
+                return False
+            if now is not None and (is_stale or owner_is_dead(now[0])):
                 self._take_over(now)
                 continue
             if not told and now is not None and now_s - started_s > _TOLD_S:
@@ -110,6 +113,10 @@ class WorkLock:
         """True if the lock is ours, False if there can be none here, None if another has it."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            _LOG.debug("no lock at %s: %s", self._path, error)
+            return False
+        try:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         except FileExistsError:
             return None
