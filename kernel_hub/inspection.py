@@ -150,9 +150,12 @@ def inspect(settings: Settings, host: Host, request: Request) -> Inspection:
 
 
 def _record(variant: Variant, contents: Mapping[str, bytes], described: str) -> BuildRecord:
-    metadata, fault = _parse(
-        contents.get(variant.name), f"{BUILD_FOLDER}/{variant.name}/{METADATA_FILE} of {described}"
-    )
+    path = f"{BUILD_FOLDER}/{variant.name}/{METADATA_FILE}"
+    content = contents.get(variant.name)
+    if content is None and any(entry.path == path for entry in variant.files):
+        fault = f"{path} of {described} is not in the cache, and the network may not be used"
+        return BuildRecord(variant.name, len(variant.files), variant.size_bytes, None, fault)
+    metadata, fault = _parse(content, f"{path} of {described}")
     return BuildRecord(variant.name, len(variant.files), variant.size_bytes, metadata, fault)
 
 

@@ -43,7 +43,8 @@ def needing(extra: str) -> Iterator[None]:
         if error.name is None or error.name.startswith("kernel_hub"):
             raise
         hint = f"pip install 'kernel-hub[{extra}]'"
-        raise MissingExtraError(f"this command needs {error.name}, which is not installed", hint=hint) from error
+        library = error.name.partition(".")[0]
+        raise MissingExtraError(f"this command needs {library}, which is not installed", hint=hint) from error
 
 
 def token_in(settings: Settings, variable: str | None) -> str | None:

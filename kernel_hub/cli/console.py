@@ -117,7 +117,7 @@ class Console:
 
         class _Notices(logging.Handler):
             def emit(handler, record: logging.LogRecord) -> None:  # noqa: N805
-                self.notice(f"{record.levelname.lower()}: {record.getMessage()}")
+                self.notice(f"{record.levelname.lower()}: {handler.format(record)}")
 
         records = _Notices(logging.INFO if verbose else logging.WARNING)
         logger = logging.getLogger("kernel_hub")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel_hub.server.http import RunningServer, make_app
 from kernel_hub.sources.directory import DirectoryRegistry
 from tests.cli.conftest import Run, write_host
 from tests.support.fake_kernels import fake_build, publish_fake_kernel, write_fake_kernel
@@ -230,6 +231,20 @@ class TestInfo:
         assert [build["fault"] is None for build in answer["builds"]] == [True, False, False]
         assert "is not JSON" in answer["builds"][1]["fault"]
         assert "does not exist" in answer["builds"][2]["fault"]
+
+    def test_metadata_that_is_out_of_reach_is_told_from_metadata_that_is_not_there(
+        self, run: Run, home: Path, tmp_path: Path, cpu_host: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        registry = DirectoryRegistry.create(tmp_path / "served")
+        publish_fake_kernel(registry, builds={CPU: fake_build(CPU), "torch-xpu": {"a.py": b""}})
+        with RunningServer(make_app(registry)) as server:
+            monkeypatch.setenv("KERNEL_HUB_REGISTRIES", f"acme={server.url}")
+            monkeypatch.delenv("HF_HUB_OFFLINE")
+            assert run("explain", "acme/axpy", "--host", cpu_host).code == 0
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        answer = run("info", "acme/axpy", "--host", cpu_host, "--json").json
+        assert "is not in the cache, and the network may not be used" in answer["builds"][0]["fault"]
+        assert "does not exist" in answer["builds"][1]["fault"]
 
     def test_an_override_is_described_from_its_folder(
         self, run: Run, registry: DirectoryRegistry, cpu_host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

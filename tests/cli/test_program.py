@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -17,6 +18,16 @@ from kernel_hub.cli.parser import COMMANDS
 from tests.cli.conftest import Run
 
 ROOT = Path(__file__).parents[2]
+RECIPE = """
+[general]
+name = "scale"
+version = 1
+edition = 5
+license = "Apache-2.0"
+backends = ["cpu"]
+
+[torch-noarch]
+"""
 NAMES = [command.name for command in COMMANDS]
 HEAVY = (
     "{'torch', 'huggingface_hub', 'httpx', 'packaging', 'starlette', 'uvicorn', 'numpy', 'triton', 'elftools', 'json'}"
@@ -174,6 +185,58 @@ class TestStreams:
         )
         assert done.returncode == 2
         assert b"akm\\xe9/x" in done.stderr
+
+    def test_progress_is_shown_on_a_terminal_only(self, home: Path, tmp_path: Path) -> None:
+        package = tmp_path / "scale" / "torch-ext" / "scale"
+        package.mkdir(parents=True)
+        (package / "__init__.py").touch()
+        (tmp_path / "scale" / "build.toml").write_text(RECIPE, encoding="utf-8")
+        ours, theirs = os.openpty()
+        try:
+            watched = program("build", str(tmp_path / "scale"), stderr=theirs)
+            shown = os.read(ours, 10_000)
+        finally:
+            os.close(ours)
+            os.close(theirs)
+        assert watched.returncode == 0
+        assert shown == b"torch-cpu: assemble (1 of 1)\r\n"
+        assert program("build", str(tmp_path / "scale")).stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "library", "extra"),
+    [
+        (["serve", "folder"], "uvicorn", "serve"),
+        (["serve", "folder"], "starlette", "serve"),
+        (["demo"], "torch", "torch"),
+    ],
+)
+def test_a_library_that_is_not_installed_is_named_with_what_to_install(
+    words: list[str], library: str, extra: str
+) -> None:
+    code = f"import sys; sys.modules[{library!r}] = None; from kernel_hub.cli import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"error: this command needs {library}, which is not installed\n  hint: pip install 'kernel-hub[{extra}]'\n"
+    )
+
+
+def test_log_records_are_notices_with_their_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console(sys.stdout, sys.stderr, None, as_json=True)
+    logger = logging.getLogger("kernel_hub.anything")
+    with console.log_records(verbose=False):
+        logger.info("not shown")
+        try:
+            raise ValueError("broken\x1b")
+        except ValueError:
+            logger.exception("it failed")
+    with console.log_records(verbose=True):
+        logger.info("shown")
+    written = capsys.readouterr()
+    assert written.out == ""
+    assert written.err.startswith("error: it failed\nTraceback")
+    assert written.err.endswith("ValueError: broken\\x1b\ninfo: shown\n")
 
 
 def test_control_characters_from_elsewhere_are_escaped(run: Run, cpu_host: str) -> None:
