@@ -12,14 +12,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from kernel_hub.cache import Cache
 from kernel_hub.errors import (
     DigestMismatchError,
+    FetchError,
+    IncompleteArtifactError,
     KernelHubError,
     NoCompatibleVariantError,
+    OfflineError,
+    SourceUnavailableError,
     TrustUnknownError,
     UntrustedPublisherError,
 )
-from kernel_hub.fetch import fetch
+from kernel_hub.fetch import fetch, is_bytecode
 from kernel_hub.importer import LoadedKernel, check_dependencies, import_artifact
 from kernel_hub.locking.lookup import importing
 from kernel_hub.model.artifact import (
@@ -34,9 +39,10 @@ from kernel_hub.model.backend import BackendKind
 from kernel_hub.model.digest import Digest
 from kernel_hub.model.host import Host
 from kernel_hub.model.lock_peer import ListingDigest
-from kernel_hub.model.lock_pin import LockDigest
+from kernel_hub.model.lock_pin import LockDigest, LockedPin
 from kernel_hub.model.requirement import AnyVersion, RepoId
 from kernel_hub.model.selection import Accepted, Variant
+from kernel_hub.model.source import Pin
 from kernel_hub.model.variant import ArchLabel, NoarchLabel
 from kernel_hub.plan import Availability, Plan, Request, facts
 from kernel_hub.planner import Planner
@@ -85,6 +91,15 @@ class Loader:
         """Fetch and verify a kernel without importing it."""
         plan = self._planner.plan(request)
         return self._verified(plan, best(plan.selection, alternatives=plan.alternatives))
+
+    def prefetch(self, request: Request) -> tuple[Plan, VerifiedArtifact]:
+        """Fetch and verify a kernel for later: whether it may run, and what Python needs, is asked when it is loaded."""
+        plan = self._planner.plan(request)
+        chosen = best(plan.selection, alternatives=plan.alternatives)
+        if chosen.variant.name in plan.faults:
+            raise plan.faults[chosen.variant.name]
+        _require_locked_listing(plan, chosen.variant)
+        return plan, self._verify(plan, chosen)
 
     def availability(self, request: Request) -> Availability:
         """Whether `load` would find a build that may run; "no" is a value with its reason, never an exception."""
@@ -135,6 +150,9 @@ class Loader:
         if metadata is not None:
             check_dependencies(metadata)
         _require_locked_listing(plan, chosen.variant)
+        return self._verify(plan, chosen)
+
+    def _verify(self, plan: Plan, chosen: Accepted) -> VerifiedArtifact:
         stamps = None if self._settings.verify_always else Stamps(self._settings.home / "stamps")
         return verify(self._artifact(plan, chosen), _expectation(plan, chosen), stamps=stamps)
 
@@ -145,7 +163,12 @@ class Loader:
             folder = plan.folders[name]
             return Artifact(FromFolder(folder, reason), name, folder, archs=chosen.archs)
         connection = self._planner.connect(plan.request)
-        return fetch(connection.source, connection.cache, plan.pin, chosen, progress=self._progress)
+        try:
+            return fetch(connection.source, connection.cache, plan.pin, chosen, progress=self._progress)
+        except (IncompleteArtifactError, OfflineError, SourceUnavailableError) as error:
+            if plan.locked is None:
+                raise
+            raise _not_synced(plan.pin, plan.locked, chosen.variant, connection.cache, error) from error
 
 
 def _expectation(plan: Plan, chosen: Accepted) -> Expectation:
@@ -155,6 +178,21 @@ def _expectation(plan: Plan, chosen: Accepted) -> Expectation:
         backend=_backend_of(chosen.variant),
         build_digest=digest if isinstance(digest, Digest) else None,
         locked_by=str(plan.locked.found) if plan.locked else "",
+    )
+
+
+def _not_synced(
+    pin: Pin, locked: LockedPin, variant: Variant, cache: Cache, error: FetchError
+) -> IncompleteArtifactError:
+    inside = f"{BUILD_FOLDER}/{variant.name}/"
+    entries = [entry for entry in variant.files if not is_bytecode(entry.path)]
+    missing = [item.path.removeprefix(inside) for item in entries if not cache.has(pin.repo, pin.commit, item)]
+    named = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+    return IncompleteArtifactError(
+        f"build {variant.name} of {pin}, locked by {locked.found}, is not whole in {cache.root}: "
+        f"{named or 'nothing'} is missing, and it cannot be fetched now: {error.message}",
+        missing=missing,
+        hint="with network access, in the project's folder, run: kernel-hub sync",
     )
 
 

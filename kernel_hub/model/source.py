@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from kernel_hub.model.requirement import RepoId, version_of_branch
 
@@ -127,6 +127,14 @@ class Source(Protocol):
 
     def publisher(self, namespace: str) -> PublisherStanding:
         """What the source says of a namespace. Never raises for a source that cannot be reached: that is a standing too."""
+
+
+@runtime_checkable
+class History(Protocol):
+    """A source that can tell which commits led to a revision."""
+
+    def commits(self, repo: RepoId, revision: str) -> tuple[str, ...]:
+        """The ids of a revision's commit and of those before it, newest first, as far as the source tells."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,24 @@ class Target:
             tuple(sorted({arch for arch in archs if not isinstance(arch, UnknownArch)}, key=_arch_order)),
         )
 
+    @property
+    def host(self) -> Host | None:
+        """This target as a host, or None if it leaves open what a host must have to choose one build."""
+        if self.backend is None or self.torch is None:
+            return None
+        devices = tuple(Device(index, "target", arch) for index, arch in enumerate(self.archs))
+        return Host(
+            cpu=self.cpu,
+            os=self.os,
+            torch=self.torch,
+            # Every torch that has a stable ABI is built with the newer string ABI on Linux.
+            cxx11_abi=True if self.os == "linux" else None,
+            tvm_ffi=self.tvm_ffi,
+            backend=self.backend,
+            devices=devices or None,
+            macos=self.macos or _ANY_MACOS,
+        )
+
     def host_for(self, label: Label) -> Host:
         """This target as a host; what it leaves open is what `label` needs."""
         devices = tuple(Device(index, "target", arch) for index, arch in enumerate(self.archs))

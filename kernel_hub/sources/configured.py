@@ -76,6 +76,20 @@ def connect(
     return Connection(source, cache, registry.defined_in if registry else None)
 
 
+def ask_directly(settings: Settings, namespace: str) -> Source | None:
+    """The source of a namespace without what is remembered of it; None if it may not be asked.
+
+    For questions about what is there now.
+
+    Raises:
+        InvalidDocumentError: If a registry folder is none.
+    """
+    registry = settings.registry_of(namespace)
+    if settings.mode == "offline" and (registry is None or registry.folder is None):
+        return None
+    return _inner(settings, registry, {}, None)
+
+
 def _inner(
     settings: Settings,
     registry: Registry | None,

@@ -71,6 +71,16 @@ def page_of(content: bytes, url: str) -> tuple[FileEntry, ...]:
     return tuple(found)
 
 
+def commits_of(content: bytes, url: str) -> tuple[str, ...]:
+    """Read the commit ids of one page of a history."""
+    rows = load_json_value(content, name=url, limit_bytes=MAX_DOCUMENT_BYTES)
+    commits = JsonObject({"commits": rows}, url).objects("commits")
+    ids = tuple(item.text("id") for item in commits)
+    if not all(map(is_commit, ids)):
+        raise InvalidDocumentError(url, "names a commit by something that is not a commit id")
+    return ids
+
+
 def listing_of(entries: Sequence[FileEntry], prefix: str, url: str) -> tuple[FileEntry, ...]:
     """Check the pages of a listing together: within `prefix`, no path twice, none both file and folder; sorted.
 

@@ -105,16 +105,31 @@ class HubSource:
             if prefix:
                 return ()
             raise
-        first, found, asked = answer.url, list(hub_json.page_of(answer.content, answer.url)), {answer.url}
+        found: list[FileEntry] = []
+        for page in self._pages(answer, subject, str(repo)):
+            found.extend(hub_json.page_of(page.content, page.url))
+            if len(found) > hub_json.MAX_FILES:
+                raise InvalidDocumentError(answer.url, f"lists more than {hub_json.MAX_FILES} files")
+        return hub_json.listing_of(found, prefix, answer.url)
+
+    def commits(self, repo: RepoId, revision: str) -> tuple[str, ...]:
+        """See `History.commits`."""
+        subject = Subject(str(repo), revision)
+        answer = self._api(repo, f"commits/{quote(revision, safe='')}", subject)
+        pages = self._pages(answer, subject, str(repo))
+        return tuple(id for page in pages for id in hub_json.commits_of(page.content, page.url))
+
+    def _pages(self, first: Answer, subject: Subject, owner: str) -> Iterator[Answer]:
+        answer, asked = first, {first.url}
+        yield answer
         while (following := _next_page(answer)) is not None:
-            if origin(following) != origin(first) or following in asked:
-                raise InvalidDocumentError(first, f"continues at {following!r}, which is not a further page of it")
-            if len(asked) >= _MAX_PAGES or len(found) > hub_json.MAX_FILES:
-                raise InvalidDocumentError(first, f"lists more than {hub_json.MAX_FILES} files")
+            if origin(following) != origin(first.url) or following in asked:
+                raise InvalidDocumentError(first.url, f"continues at {following!r}, which is not a further page of it")
+            if len(asked) >= _MAX_PAGES:
+                raise InvalidDocumentError(first.url, f"has more than {_MAX_PAGES} pages")
             asked.add(following)
-            answer = self._get(following, subject, str(repo))
-            found.extend(hub_json.page_of(answer.content, answer.url))
-        return hub_json.listing_of(found, prefix, first)
+            answer = self._get(following, subject, owner)
+            yield answer
 
     def read(self, repo: RepoId, commit: str, path: str, *, limit_bytes: int) -> bytes:
         """See `Source.read`."""

@@ -90,6 +90,10 @@ class RegistryReader:
                 known = parent is not None and self._store.has_commit(repo, parent)
             current = self.load(repo, parent) if known and parent is not None else None
 
+    def commits(self, repo: RepoId, revision: str) -> tuple[str, ...]:
+        """See `History.commits`."""
+        return tuple(commit.id for commit in self.history(repo, self.commit_of(repo, revision)))
+
     def files(self, repo: RepoId, commit: str, prefix: str = "") -> tuple[FileEntry, ...]:
         check_prefix(prefix)
         return tuple(file.entry for file in self.load(repo, commit).below(prefix))
