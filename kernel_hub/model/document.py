@@ -82,6 +82,10 @@ class JsonObject:
     def has(self, key: str) -> bool:
         return self._value.get(key) is not None
 
+    def value(self, key: str) -> Any:
+        """Whatever stands there, unchecked; None if nothing does."""
+        return self._value.get(key)
+
     def names(self) -> Iterable[str]:
         return self._value.keys()
 

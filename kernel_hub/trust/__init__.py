@@ -1,0 +1,50 @@
+"""Whether code from a repository may run here: pure decisions, before a byte of it is read.
+
+`policy` has the rules as objects, `decision` their answers, `rules` what trust files amount to, `document` the files
+themselves, and `signer` whose signatures count. A folder that the caller named is the caller's own code and is never asked
+about. Leaves out: looking at signatures (see `kernel_hub.signatures`).
+"""
+
+from __future__ import annotations
+
+from kernel_hub.trust.decision import CouldNotCheck, Decision, NotTrusted, Trusted, TrustedIfSigned, Ways
+from kernel_hub.trust.document import format_entry, format_trust_file, parse_trust_file
+from kernel_hub.trust.policy import (
+    AllOf,
+    AnyOf,
+    NamedBy,
+    Policy,
+    Subject,
+    decide_by_publisher,
+    decide_without_asking,
+)
+from kernel_hub.trust.rules import Demand, Entry, Scope, TrustRules, merged
+from kernel_hub.trust.signer import BUILT_IN_SIGNERS, Ed25519Signer, Signer, SigstoreSigner
+
+__all__ = [
+    "BUILT_IN_SIGNERS",
+    "AllOf",
+    "AnyOf",
+    "CouldNotCheck",
+    "Decision",
+    "Demand",
+    "Ed25519Signer",
+    "Entry",
+    "NamedBy",
+    "NotTrusted",
+    "Policy",
+    "Scope",
+    "Signer",
+    "SigstoreSigner",
+    "Subject",
+    "TrustRules",
+    "Trusted",
+    "TrustedIfSigned",
+    "Ways",
+    "decide_by_publisher",
+    "decide_without_asking",
+    "format_entry",
+    "format_trust_file",
+    "merged",
+    "parse_trust_file",
+]
