@@ -11,6 +11,8 @@ from kernel_hub.cli.command import Argument, Command, UsageError, argument
 from kernel_hub.cli.demo import DEMO
 from kernel_hub.cli.host import HOST
 from kernel_hub.cli.kernels import DOWNLOAD, EXPLAIN, HAS, INFO, VERSIONS
+from kernel_hub.cli.locked import AUDIT, EXPORT, OUTDATED, TREE
+from kernel_hub.cli.locks import ADD, LOCK_COMMAND, REMOVE, SYNC
 from kernel_hub.cli.publish import PUBLISH
 from kernel_hub.cli.select import SELECT
 from kernel_hub.cli.serve import SERVE
@@ -18,7 +20,11 @@ from kernel_hub.cli.serve import SERVE
 PROGRAM: Final = "kernel-hub"
 SUMMARY: Final = "Resolve, verify, build, publish and serve compute kernels."
 
-COMMANDS: Final = (DEMO, HOST, EXPLAIN, HAS, VERSIONS, INFO, DOWNLOAD, SELECT, BUILD, PUBLISH, SERVE)
+COMMANDS: Final = (
+    *(DEMO, HOST, EXPLAIN, HAS, VERSIONS, INFO, DOWNLOAD, SELECT),
+    *(ADD, REMOVE, LOCK_COMMAND, SYNC, TREE, OUTDATED, AUDIT, EXPORT),
+    *(BUILD, PUBLISH, SERVE),
+)
 SHARED: Final = (
     argument("--json", action="store_true", text="write the answer, or the error, as JSON on standard output"),
     argument("-v", "--verbose", action="store_true", text="report decisions on standard error"),

@@ -26,7 +26,7 @@ from kernel_hub.model.target import Target
 from kernel_hub.plan import Request
 from kernel_hub.select import BUILD_FOLDER, variants_of
 from kernel_hub.settings import Settings
-from kernel_hub.trust import Trusted, decide_by_publisher, decide_without_asking
+from kernel_hub.trust import CouldNotCheck, NotTrusted, decide_by_publisher, decide_without_asking
 from kernel_hub.verify import verify
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -159,7 +159,7 @@ class Syncer:
         decision = decide_without_asking(repo, trust_remote_code=False, bound_in=connection.bound_in)
         if decision is None:
             standing = decide_by_publisher(repo, connection.source.publisher(repo.namespace))
-            if not isinstance(standing, Trusted):
+            if isinstance(standing, NotTrusted | CouldNotCheck):
                 return f"{standing.reason}; {standing.remedy}"
         return ""
 
