@@ -26,6 +26,8 @@ backends = ["cpu", "cuda"]
 [torch-noarch]
 """
 SOURCE = """
+__all__ = ["scale"]
+
 def scale(values):
     return [{factor} * value for value in values]
 """

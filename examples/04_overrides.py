@@ -22,6 +22,12 @@ backends = ["cpu"]
 
 [torch-noarch]
 """
+SOURCE = """
+__all__ = ["scale"]
+
+def scale(x):
+    return 10 * x
+"""
 
 
 def main(workspace: Path) -> None:
@@ -29,7 +35,7 @@ def main(workspace: Path) -> None:
     package = workspace / "torch-ext" / "scale"
     package.mkdir(parents=True)
     (workspace / "build.toml").write_text(RECIPE, encoding="utf-8")
-    (package / "__init__.py").write_text("def scale(x):\n    return 10 * x\n", encoding="utf-8")
+    (package / "__init__.py").write_text(SOURCE, encoding="utf-8")
     build(workspace)
 
     # The program asks for acme/scale as always; the environment puts the folder in its place.

@@ -189,7 +189,7 @@ class TestStreams:
     def test_progress_is_shown_on_a_terminal_only(self, home: Path, tmp_path: Path) -> None:
         package = tmp_path / "scale" / "torch-ext" / "scale"
         package.mkdir(parents=True)
-        (package / "__init__.py").touch()
+        (package / "__init__.py").write_text("__all__ = []\n", encoding="utf-8")
         (tmp_path / "scale" / "build.toml").write_text(RECIPE, encoding="utf-8")
         ours, theirs = os.openpty()
         try:

@@ -31,7 +31,7 @@ def run_example(name: str, scratch: Path) -> list[str]:
         [sys.executable, str(path)], cwd=scratch, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert not (scratch / "user").exists(), "an example touched the caches of the user"
+    assert not (scratch / "user" / "hub").exists(), "an example put files into the cache of the user"
     return done.stdout.splitlines()
 
 
