@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
+import re
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect
@@ -33,6 +37,10 @@ _log = logging.getLogger(__name__)
 # A client that is refused while it still sends would see a broken connection instead of the reason.
 _DRAINED_BYTES = 8 * MIB
 _MAX_QUERY_FIELDS = 200
+_READING_THREADS = 16
+_WRITING_THREADS = 8
+_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{1,5})?")
+_T = TypeVar("_T")
 
 
 def make_app(
@@ -53,6 +61,9 @@ class _RegistryApp:
     def __init__(self, registry: DirectoryRegistry, site: Site) -> None:
         self._registry = registry
         self._site = site
+        # Writers may wait for each other's locks, so they must not take the threads that readers need.
+        self._reading = ThreadPoolExecutor(_READING_THREADS, thread_name_prefix="kernel_hub-read")
+        self._writing = ThreadPoolExecutor(_WRITING_THREADS, thread_name_prefix="kernel_hub-write")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -84,16 +95,17 @@ class _RegistryApp:
         route, names = routes.match(http.method, path)
         request = Request(
             method=http.method,
-            origin=f"{http.url.scheme}://{http.headers.get('host', 'localhost')}",
+            origin=f"{http.url.scheme}://{_host(http)}",
             path=path,
             names=names,
             query=_query(http),
             headers=dict(http.headers),
             now_s=int(time.time()),
         )
-        await asyncio.to_thread(routes.admit, self._registry, self._site, route, request)
+        await _in(self._reading, routes.admit, self._registry, self._site, route, request)
         async with self._with_body(http, request, route.body) as complete:
-            return await asyncio.to_thread(routes.answer, route, Call(self._registry, self._site, complete))
+            pool = self._writing if route.access is routes.Access.WRITE else self._reading
+            return await _in(pool, routes.answer, route, Call(self._registry, self._site, complete))
 
     @contextlib.asynccontextmanager
     async def _with_body(self, http: HttpRequest, request: Request, kind: BodyKind) -> AsyncIterator[Request]:
@@ -106,22 +118,27 @@ class _RegistryApp:
             case BodyKind.SPOOLED:
                 spool = self._registry.scratch / uuid.uuid4().hex
                 try:
-                    await _spool(http, spool, self._site.max_commit_bytes)
+                    await self._spool(http, spool)
                     yield replace(request, spool=spool)
                 finally:
                     spool.unlink(missing_ok=True)
             case BodyKind.BLOB:
                 yield replace(request, blob=await self._blob(http, request))
 
+    async def _spool(self, http: HttpRequest, path: Path) -> None:
+        with path.open("xb") as file:
+            async for chunk in _gathered(_body(http, self._site.max_commit_bytes)):
+                await _in(self._reading, file.write, chunk)
+
     async def _blob(self, http: HttpRequest, request: Request) -> StoredBlob:
         size_bytes = int(request.query["size"])
-        incoming = await asyncio.to_thread(self._registry.receive, size_bytes)
+        incoming = await _in(self._reading, self._registry.receive, size_bytes)
         try:
             async for chunk in _gathered(_body(http, size_bytes)):
-                await asyncio.to_thread(incoming.write, chunk)
-            return await asyncio.to_thread(incoming.finish, digest=request.names["digest"])
+                await _in(self._reading, incoming.write, chunk)
+            return await _in(self._reading, functools.partial(incoming.finish, digest=request.names["digest"]))
         finally:
-            await asyncio.to_thread(incoming.close)
+            await _in(self._reading, incoming.close)
 
     async def _response(self, reply: Reply, *, head: bool) -> Response:
         match reply:
@@ -137,8 +154,24 @@ class _RegistryApp:
                     reply.blob, start_bytes=reply.start_bytes, length_bytes=reply.length_bytes
                 )
                 # The first piece is read before the status is sent, so that a lost blob is an error and not a cut body.
-                first = await asyncio.to_thread(_first, chunks)
-                return StreamingResponse(_in_threads(first, chunks), reply.status, headers)
+                first = await _in(self._reading, _first, chunks)
+                return StreamingResponse(self._rest(first, chunks), reply.status, headers)
+
+    async def _rest(self, first: bytes, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+        yield first
+        while (chunk := await _in(self._reading, next, chunks, None)) is not None:
+            yield chunk
+
+
+async def _in(pool: Executor, call: Callable[..., _T], *arguments: Any) -> _T:
+    return await asyncio.get_running_loop().run_in_executor(pool, call, *arguments)
+
+
+def _host(http: HttpRequest) -> str:
+    host: str = http.headers.get("host", "localhost")
+    if not _HOST.fullmatch(host):
+        raise Refusal(400, "the Host header names no host")
+    return host
 
 
 def _query(http: HttpRequest) -> dict[str, str]:
@@ -176,24 +209,12 @@ async def _gathered(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield b"".join(held)
 
 
-async def _spool(http: HttpRequest, path: Path, limit_bytes: int) -> None:
-    with path.open("xb") as file:
-        async for chunk in _gathered(_body(http, limit_bytes)):
-            await asyncio.to_thread(file.write, chunk)
-
-
 def _first(chunks: Iterator[bytes]) -> bytes:
     try:
         return next(chunks, b"")
     except BlobMismatchError as error:
         _log.error("%s", error)
         raise Refusal(500, "the registry's copy of this file is damaged") from error
-
-
-async def _in_threads(first: bytes, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
-        yield chunk
 
 
 async def _drain(http: HttpRequest) -> None:

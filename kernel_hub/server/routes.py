@@ -182,6 +182,9 @@ def admit(store: Store, site: Site, route: Route, request: Request) -> None:
     Raises:
         Refusal: If not.
     """
+    if route.method != "GET" and "origin" in request.headers:
+        # Any page in a browser of this machine can send requests here; only browsers send this header.
+        raise Refusal(403, "pages of the web may not write to this registry")
     if route.access is Access.SIGNED:
         writes.check_signed(site, request)
         return

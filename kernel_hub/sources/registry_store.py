@@ -57,7 +57,7 @@ class RegistryStore:
         self.root = root
         self.scratch = root / "scratch"
         self.blobs = Blobs(root / "blobs", self.scratch)
-        self._commits: dict[Path, Commit] = {}
+        self._commits: dict[Path, tuple[tuple[int, int, int], Commit]] = {}
 
     @classmethod
     def create(cls, root: Path) -> RegistryStore:
@@ -149,19 +149,20 @@ class RegistryStore:
         """
         path = self._existing(repo) / "commits" / f"{commit}.json"
         try:
+            found = path.stat()
             # An upstream id may come back with other content after its repository was made anew.
-            found_bytes = path.stat().st_size
-            kept = self._commits.get(path)
-            if kept is not None and not kept.upstream:
-                return kept
-            if found_bytes > MAX_MANIFEST_BYTES:
+            state = (found.st_mtime_ns, found.st_ino, found.st_size)
+            known = self._commits.get(path)
+            if known is not None and known[0] == state:
+                return known[1]
+            if found.st_size > MAX_MANIFEST_BYTES:
                 raise InvalidDocumentError(str(path), f"is longer than {MAX_MANIFEST_BYTES} bytes")
             read = Commit.parse(path.read_bytes(), id=commit, name=str(path))
         except FileNotFoundError:
             raise RevisionNotFoundError(f"{repo} has no commit {commit}") from None
         if len(self._commits) >= _CACHED_COMMITS:
             self._commits.clear()
-        self._commits[path] = read
+        self._commits[path] = (state, read)
         return read
 
     def has_commit(self, repo: RepoId, commit: str) -> bool:

@@ -168,6 +168,22 @@ def test_proposal_is_kept_beside_the_branch(hub: HubServer) -> None:
     assert ask(hub.url, "/kernels/acme/axpy/resolve/refs%2Fpr%2F1/a").content == b"1"
 
 
+def test_page_in_a_browser_cannot_write(hub: HubServer) -> None:
+    before = head(hub)
+    for origin in ("https://evil.example", "null", hub.url):
+        body = ndjson(HEADER, file("a"))
+        answer = ask(
+            hub.url, COMMIT, method="POST", body=body, headers={"Origin": origin, "Content-Type": "text/plain"}
+        )
+        assert answer.status == 403
+    assert head(hub) == before
+
+
+def test_host_that_is_none_is_refused(hub: HubServer) -> None:
+    for host in ('evil"><script>', "a b", "", "host:port"):
+        assert ask(hub.url, BATCH, method="POST", body=b"{}", headers={"Host": host}).status == 400
+
+
 @pytest.mark.parametrize("in_chunks", [False, True])
 def test_body_beyond_its_limit_is_refused(start_hub: Callable[..., HubServer], in_chunks: bool) -> None:
     hub = start_hub(site=Site(max_commit_bytes=10_000, max_small_body_bytes=1000))
