@@ -30,7 +30,7 @@ def user_agent_text(extra: str | Mapping[str, str] | None, *, telemetry: bool, h
     if telemetry:
         parts.extend(f"{name}/{value}" for name, value in host_facts.items())
     if isinstance(extra, Mapping):
-        parts.extend(f"{name}/{value}" for name, value in extra.items())
+        parts.extend(f"{name}/{value}" for name, value in extra.items() if name.strip() and value.strip())
     elif extra:
         parts.extend(extra.split(";"))
     visible = (_NOT_VISIBLE.sub(" ", part).strip()[:_MAX_PART_CHARS].strip() for part in parts)

@@ -252,9 +252,13 @@ def translated(library: ModuleType, url: str) -> Iterator[None]:
 
 
 def origin(url: str) -> tuple[str, str, int]:
-    """Scheme, host and port of a URL: what a token belongs to."""
-    parts = urlsplit(url)
-    return parts.scheme, (parts.hostname or "").lower(), parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+    """Scheme, host and port of a URL: what a token belongs to. A text that is no URL has an origin of its own."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+    except ValueError:
+        return "", url, -1
+    return parts.scheme, (parts.hostname or "").lower(), port
 
 
 def lowered(headers: Any) -> dict[str, str]:
@@ -263,10 +267,13 @@ def lowered(headers: Any) -> dict[str, str]:
 
 
 def _redirect(url: str, location: str, allow: RedirectRule | None) -> str:
-    target = urljoin(url, location)
-    if not location or urlsplit(target).scheme not in ("http", "https"):
+    try:
+        target = urljoin(url, location)
+    except ValueError:
+        target = ""
+    if not location or origin(target)[0] not in ("http", "https"):
         raise SourceUnavailableError(f"{url} redirects to {location!r}, which is no web address", url=url)
-    if urlsplit(url).scheme == "https" and urlsplit(target).scheme == "http":
+    if origin(url)[0] == "https" and origin(target)[0] == "http":
         raise SourceUnavailableError(f"{url} redirects to an address without encryption ({target})", url=url)
     if allow is not None:
         allow(target)

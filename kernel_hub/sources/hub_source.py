@@ -202,12 +202,12 @@ def checked_endpoint(endpoint: str) -> str:
     Raises:
         InvalidDocumentError: If it is no http(s) URL, or holds credentials.
     """
-    parts = urlsplit(endpoint)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+    scheme, host, _ = origin(endpoint)
+    if scheme not in ("http", "https") or not host or "?" in endpoint or "#" in endpoint:
         raise InvalidDocumentError("endpoint", f"{endpoint!r} is not an http(s) URL")
-    if parts.username is not None or parts.password is not None:
+    if "@" in urlsplit(endpoint).netloc:
         raise InvalidDocumentError(
-            "endpoint", f"the URL of {parts.hostname} may not hold credentials", hint="set HF_TOKEN instead"
+            "endpoint", f"the URL of {host} may not hold credentials", hint="set HF_TOKEN instead"
         )
     return endpoint.rstrip("/")
 
