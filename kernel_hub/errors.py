@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from kernel_hub.build.audit.finding import Finding
     from kernel_hub.model.artifact import Violation
     from kernel_hub.model.selection import Selection
 
@@ -245,6 +246,14 @@ class IdentityMismatchError(VerificationError):
         self.found = found
 
 
+class SignatureMissingError(VerificationError):
+    """The policy asks for a signature and the build carries none of those that would do."""
+
+
+class SignatureInvalidError(VerificationError):
+    """The build carries a signature, and it is not what it must be."""
+
+
 class UntrustedPublisherError(VerificationError):
     """The policy does not allow code from this publisher."""
 
@@ -305,6 +314,18 @@ class CompileError(BuildError):
         super().__init__(message, hint=hint)
         self.command = tuple(command)
         self.log_path = log_path
+
+
+class CheckFailedError(BuildError):
+    """A build breaks rules that every build must keep.
+
+    Attributes:
+        findings: Every breach.
+    """
+
+    def __init__(self, message: str, *, findings: Sequence[Finding], hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.findings = tuple(findings)
 
 
 class PublishRefusedError(BuildError):

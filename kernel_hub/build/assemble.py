@@ -26,15 +26,13 @@ _GENERATED = frozenset({"_ops.py", "metadata.json", "metadata.json.sigstore"})
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A build in its place.
+    """A build that is put together, and not in its place yet.
 
     Attributes:
-        folder: `<output>/<label>`.
         metadata: As written.
         size_bytes: The sum of its files' lengths.
     """
 
-    folder: Path
     metadata: Metadata
     size_bytes: int
 
@@ -44,18 +42,15 @@ def module_id(job: Job, origin: SourceOrigin) -> str:
     return f"_{job.recipe.python_name}_{job.backend.value}_{origin.unique}"
 
 
-def assemble(
-    job: Job, root: Path, origin: SourceOrigin, *, library: Path | None, stage: Path, output: Path
-) -> Assembled:
-    """Put one build together and move it into place.
+def assemble(job: Job, root: Path, origin: SourceOrigin, *, library: Path | None, stage: Path) -> Assembled:
+    """Put one build together.
 
     Args:
         job: What was built.
         root: The kernel's folder.
         origin: Where its sources come from.
         library: The native module; None for builds without one.
-        stage: A folder on the output's disk to put it together in; emptied before and gone afterwards.
-        output: The folder of all builds.
+        stage: The folder to put it together in, emptied before.
 
     Raises:
         InvalidDocumentError: If a Python source leads out of the kernel's folder.
@@ -78,9 +73,7 @@ def assemble(
     metadata = _metadata(job, name, origin).with_manifest(manifest_of(stage))
     (stage / "metadata.json").write_bytes(metadata.format())
     size_bytes = sum((stage / path).stat().st_size for path in paths_of(stage))
-    folder = output / str(job.label)
-    put_in_place(stage, folder)
-    return Assembled(folder, metadata, size_bytes)
+    return Assembled(metadata, size_bytes)
 
 
 def put_in_place(stage: Path, folder: Path) -> None:

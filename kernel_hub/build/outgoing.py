@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernel_hub.build.audit.check import build_folders
 from kernel_hub.build.card import MAX_BYTES
 from kernel_hub.errors import InvalidDocumentError, PublishRefusedError, UnsafePathError
 from kernel_hub.model.digest import Manifest, covers
@@ -109,18 +110,8 @@ def collect(folder: Path) -> Outgoing:
         InvalidDocumentError: If metadata or a label is malformed, or a path can't be published.
         UnsafePathError: If a build holds something that is no regular file.
     """
-    root = folder.resolve()
-    for place in (root / "build", root):
-        found = sorted(path for path in _folders(place) if (path / "metadata.json").is_file())
-        if found:
-            return _outgoing(place, found)
-    if (root / "metadata.json").is_file():
-        return _outgoing(root.parent, [root])
-    raise PublishRefusedError(f"{folder} holds no build", hint="build the kernel first: kernel-hub build")
-
-
-def _folders(place: Path) -> Sequence[Path]:
-    return [path for path in place.iterdir() if path.is_dir()] if place.is_dir() else []
+    found = build_folders(folder)
+    return _outgoing(found[0].parent, found)
 
 
 def _outgoing(place: Path, folders: Sequence[Path]) -> Outgoing:

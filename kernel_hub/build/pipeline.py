@@ -1,4 +1,4 @@
-"""From a kernel's folder to its builds: read, plan, compile, check the floor, assemble. Ends by reading its own output.
+"""From a kernel's folder to its builds: read the recipes, plan, make each build, report.
 
 Leaves out: publishing (see `kernel_hub.build.publish`).
 """
@@ -7,62 +7,19 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_hub.build.assemble import Assembled, assemble, module_id
-from kernel_hub.build.audit.elf import read_library
-from kernel_hub.build.audit.floor import FLOOR, above_floor
-from kernel_hub.build.command import Floor, Layout, Step, compile_steps, link_step
-from kernel_hub.build.compile import run_step, run_steps
-from kernel_hub.build.floor import prepare_floor
-from kernel_hub.build.generated import REGISTRATION_HEADER
 from kernel_hub.build.machine import Machine
-from kernel_hub.build.matrix import Job, Matrix, NativeJob, Omission, plan
+from kernel_hub.build.matrix import Job, Matrix, Omission, plan
 from kernel_hub.build.project import Project, open_project
-from kernel_hub.build.provenance import SourceOrigin, origin_of
-from kernel_hub.build.toolchain import child_environment, find_machine, library_finder
+from kernel_hub.build.provenance import origin_of
+from kernel_hub.build.toolchain import find_machine
+from kernel_hub.build.workshop import Build, Progress, Workshop
 from kernel_hub.errors import BuildError, ToolchainError
-from kernel_hub.model.metadata import Metadata
-from kernel_hub.tree import manifest_of
 
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Something that was done.
-
-    Attributes:
-        label: The build it belongs to.
-        step: What it was.
-        done: How many steps of the build are done.
-        total: How many it has.
-    """
-
-    label: str
-    step: str
-    done: int
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
-class Build:
-    """A build that was made.
-
-    Attributes:
-        label: What it is called.
-        folder: Where it lies.
-        id: The name of its module and operator namespace.
-        size_bytes: The sum of its files' lengths.
-        seconds: How long it took.
-    """
-
-    label: str
-    folder: Path
-    id: str
-    size_bytes: int
-    seconds: float
+__all__ = ["Build", "BuildReport", "Progress", "build", "matrix_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +83,7 @@ def build(
         InvalidDocumentError: If a recipe is malformed or names files that are not there.
         ToolchainError: If what was asked for can't be built here, or nothing can.
         CompileError: If a compiler fails; builds that were there before stay as they were.
-        BuildError: If a finished library needs a newer system than builds may need.
+        CheckFailedError: If a finished build breaks a rule, e.g. needs a newer system than builds may need.
     """
     project = open_project(folder)
     target = (output or project.folder / "build").absolute()
@@ -137,7 +94,7 @@ def build(
     work = target.with_name(f".{target.name}-work")
     _prepare(work)
     origin = origin_of(project.folder, leaving_out=(target, work))
-    workshop = _Workshop(project, machine, origin, work, parallel or len(os.sched_getaffinity(0)), on_progress)
+    workshop = Workshop(project, machine, origin, work, parallel or len(os.sched_getaffinity(0)), on_progress)
     builds = tuple(workshop.make(job, target) for job in jobs)
     card = project.folder / "CARD.md"
     if card.is_file():
@@ -191,96 +148,3 @@ def _prepare(work: Path) -> None:
     work.mkdir(parents=True, exist_ok=True)
     (work / ".gitignore").write_text("*\n", encoding="ascii")
     (work / "tmp").mkdir(exist_ok=True)
-
-
-class _Workshop:
-    """One kernel's builds on one machine; what they share is made once."""
-
-    def __init__(
-        self,
-        project: Project,
-        machine: Machine,
-        origin: SourceOrigin,
-        work: Path,
-        parallel: int,
-        on_progress: Callable[[Progress], None] | None,
-    ) -> None:
-        self._project = project
-        self._machine = machine
-        self._origin = origin
-        self._work = work
-        self._parallel = parallel
-        self._on_progress = on_progress
-        self._floor: Floor | None = None
-
-    def make(self, job: Job, output: Path) -> Build:
-        start_ns = time.monotonic_ns()
-        label = str(job.label)
-        work = self._work / label
-        library = self._compile(job, work) if isinstance(job, NativeJob) else None
-        made = assemble(job, self._project.folder, self._origin, library=library, stage=work / "stage", output=output)
-        _require_sound(made)
-        self._tell(label, "assemble", 1, 1)
-        seconds = (time.monotonic_ns() - start_ns) / 1e9
-        return Build(label, made.folder, made.metadata.id, made.size_bytes, seconds)
-
-    def _compile(self, job: NativeJob, work: Path) -> Path:
-        compiler, include = self._machine.compiler, self._machine.python_include
-        if compiler is None or include is None:
-            raise ToolchainError(f"{job.label} needs a C++ compiler and Python.h")
-        name = module_id(job, self._origin)
-        layout = Layout(self._project.folder, work / "include", work / "objects", work / f"{name}.abi3.so")
-        layout.generated.mkdir(parents=True, exist_ok=True)
-        (layout.generated / "registration.h").write_text(REGISTRATION_HEADER, encoding="ascii")
-        logs = work / "logs"
-        shutil.rmtree(logs, ignore_errors=True)
-        environment = child_environment(self._work / "tmp", compiler.path)
-        steps = compile_steps(job, name, layout, compiler.path, include)
-        if not steps:
-            raise BuildError(f"{job.document} names no source for {job.label}")
-        total, done = len(steps) + 1, 0
-
-        def count(step: Step) -> None:
-            nonlocal done
-            done += 1
-            self._tell(str(job.label), step.name, done, total)
-
-        run_steps(steps, environment, logs, parallel=self._parallel, on_done=count)
-        link = link_step(job, layout, [step.output for step in steps], compiler.path, self._floor_of(environment))
-        run_steps([link], environment, logs, parallel=1, on_done=count)
-        _require_floor(layout.library)
-        return layout.library
-
-    def _floor_of(self, environment: dict[str, str]) -> Floor:
-        compiler = self._machine.compiler
-        if self._floor is None and compiler is not None:
-            folder = self._work / "floor"
-
-            def run(step: Step) -> None:
-                run_step(step, environment, folder / f"{step.name.replace(' ', '-')}.log")
-
-            self._floor = prepare_floor(compiler, self._machine.cpu, folder, library_finder(compiler), run)
-        if self._floor is None:
-            raise ToolchainError("there is no C++ compiler")
-        return self._floor
-
-    def _tell(self, label: str, step: str, done: int, total: int) -> None:
-        if self._on_progress is not None:
-            self._on_progress(Progress(label, step, done, total))
-
-
-def _require_floor(library: Path) -> None:
-    too_new = above_floor(read_library(library).undefined)
-    if too_new:
-        limits = ", ".join(f"{name} {version}" for name, version in FLOOR.items())
-        raise BuildError(
-            f"{library.name} needs a newer system than builds may need ({limits}): {', '.join(map(str, too_new))}",
-            hint="avoid what brings these symbols in, or build with an older compiler",
-        )
-
-
-def _require_sound(made: Assembled) -> None:
-    """Read a build back and compare it with what was meant."""
-    written = Metadata.parse((made.folder / "metadata.json").read_bytes())
-    if written != made.metadata or manifest_of(made.folder) != made.metadata.manifest:
-        raise BuildError(f"{made.folder} was changed while it was made")

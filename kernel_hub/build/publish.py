@@ -12,9 +12,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from kernel_hub.build.audit.check import require_passed
+from kernel_hub.build.audit.finding import PUBLISHES_ANYWAY
+from kernel_hub.build.audit.known import find_knowledge
+from kernel_hub.build.audit.layout import check_build
 from kernel_hub.build.card import PLAIN_CARD, Card, public_names, render_card
 from kernel_hub.build.outgoing import Outgoing, OutgoingFile, collect
-from kernel_hub.errors import PublishRefusedError, RepositoryNotFoundError
+from kernel_hub.build.toolchain import find_torch
+from kernel_hub.errors import PublishRefusedError, RepositoryNotFoundError, ToolchainError
 from kernel_hub.model.commit import StoredBlob
 from kernel_hub.model.repo_path import check_ref_name
 from kernel_hub.model.requirement import RepoId
@@ -111,6 +116,7 @@ def publish(
         What was sent, and what was there already.
 
     Raises:
+        CheckFailedError: If a build breaks a rule that builds must keep.
         PublishRefusedError: If a build is not what its digest says, the builds do not belong together, their sources
             were not committed, or the target shows something else afterwards.
         InvalidDocumentError: If metadata, a label, the card or the branch's name is malformed.
@@ -118,6 +124,7 @@ def publish(
         FetchError: If the target can't be reached.
     """
     outgoing = collect(builds)
+    _require_checked(outgoing)
     notes = _dirt(outgoing, allow_dirty)
     target = check_ref_name(branch or f"v{outgoing.metadata.version}")
     if target == MAIN:
@@ -153,6 +160,17 @@ def publish(
         sent_bytes=sum(file.size_bytes for file in plan.additions),
         notes=tuple(notes),
     )
+
+
+def _require_checked(outgoing: Outgoing) -> None:
+    try:
+        torch = find_torch()
+    except ToolchainError:
+        # Without torch here, all but its own functions can be checked.
+        torch = None
+    known = find_knowledge(torch)
+    for build in outgoing.builds:
+        require_passed(build.label, check_build(build.folder, build.label, known), tolerated=PUBLISHES_ANYWAY)
 
 
 def planned(outgoing: Outgoing, there: Iterable[FileEntry], *, new_branch: bool) -> Plan:

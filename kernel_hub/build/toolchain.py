@@ -50,7 +50,7 @@ def find_machine(*, compiler: Path | None = None) -> Machine:
         cpu=_CPUS.get(cpu, cpu),
         os=platform.system().lower(),
         compiler=attempt("compiler", lambda: _find_compiler(compiler)),
-        torch=attempt("torch", _find_torch),
+        torch=attempt("torch", find_torch),
         python_include=attempt("python", _find_python),
         absent=absent,
     )
@@ -97,7 +97,12 @@ def _find_compiler(named: Path | None) -> Compiler:
     return Compiler(path, _ask((str(path), "--version")).partition("\n")[0].strip())
 
 
-def _find_torch() -> TorchSdk:
+def find_torch() -> TorchSdk:
+    """The torch that is installed here, found without importing it.
+
+    Raises:
+        ToolchainError: If there is none, or it can't be built with.
+    """
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
         raise ToolchainError("torch is not installed", hint='pip install "kernel-hub[torch]"')

@@ -16,9 +16,10 @@ from kernels._rust import DigestAlgorithm as PeerAlgorithm
 from kernels._rust import Metadata as PeerMetadata
 
 from kernel_hub.build.audit.elf import read_library
+from kernel_hub.build.audit.finding import Rule
 from kernel_hub.build.audit.floor import above_floor
 from kernel_hub.build.pipeline import BuildReport, Progress, build
-from kernel_hub.errors import BuildError, CompileError, InvalidDocumentError, ToolchainError
+from kernel_hub.errors import BuildError, CheckFailedError, CompileError, InvalidDocumentError, ToolchainError
 from kernel_hub.tree import manifest_of
 
 AXPY = Path(__file__).parents[1] / "vectors" / "recipes" / "axpy"
@@ -163,9 +164,10 @@ def test_a_symbol_above_the_floor_fails_the_build_by_name(tmp_path: Path) -> Non
         'float scale() { return std::filesystem::recursive_directory_iterator(".")->is_directory() ? 1.0f : 2.0f; }\n'
     )
     with pytest.raises(
-        BuildError, match=r"needs a newer system than builds may need .*@GLIBCXX_3\.4\.(2[6-9]|[3-9]\d)"
-    ):
+        CheckFailedError, match=r"recursive_directory_iterator.*@GLIBCXX_3\.4\.26 is newer than"
+    ) as caught:
         build(folder, backends=["cpu"])
+    assert {finding.rule for finding in caught.value.findings} == {Rule.SYMBOL_VERSION}
     assert not (folder / "build" / NATIVE).exists()
 
 

@@ -1,0 +1,170 @@
+"""Making one build: compile its sources, link it for old systems, put it together, check it, move it into place.
+
+Leaves out which builds there are (see `kernel_hub.build.pipeline`).
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_hub.build.assemble import assemble, module_id, put_in_place
+from kernel_hub.build.audit.check import require_passed
+from kernel_hub.build.audit.finding import BUILDS_ANYWAY, Finding
+from kernel_hub.build.audit.known import find_knowledge
+from kernel_hub.build.audit.layout import check_build
+from kernel_hub.build.command import Floor, Layout, Step, compile_steps, link_step
+from kernel_hub.build.compile import run_step, run_steps
+from kernel_hub.build.floor import prepare_floor
+from kernel_hub.build.generated import REGISTRATION_HEADER
+from kernel_hub.build.machine import Machine
+from kernel_hub.build.matrix import Job, NativeJob
+from kernel_hub.build.project import Project
+from kernel_hub.build.provenance import SourceOrigin
+from kernel_hub.build.toolchain import child_environment, library_finder
+from kernel_hub.errors import BuildError, ToolchainError
+from kernel_hub.model.metadata import Metadata
+from kernel_hub.tree import manifest_of
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Something that was done.
+
+    Attributes:
+        label: The build it belongs to.
+        step: What it was.
+        done: How many steps of the build are done.
+        total: How many it has.
+    """
+
+    label: str
+    step: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A build that was made.
+
+    Attributes:
+        label: What it is called.
+        folder: Where it lies.
+        id: The name of its module and operator namespace.
+        size_bytes: The sum of its files' lengths.
+        seconds: How long it took.
+        findings: Rules that it breaks and that do not keep it from being built; publishing refuses most of them.
+    """
+
+    label: str
+    folder: Path
+    id: str
+    size_bytes: int
+    seconds: float
+    findings: tuple[Finding, ...] = ()
+
+
+class Workshop:
+    """Makes one kernel's builds on one machine; what they share is made once.
+
+    Args:
+        project: The kernel's folder.
+        machine: The toolchains.
+        origin: Where the sources come from.
+        work: A folder on the output's disk, kept between builds.
+        parallel: How many compilers run at once.
+        on_progress: Called after each step, from the thread that did it.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        machine: Machine,
+        origin: SourceOrigin,
+        work: Path,
+        parallel: int,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self._project = project
+        self._machine = machine
+        self._origin = origin
+        self._work = work
+        self._parallel = parallel
+        self._on_progress = on_progress
+        self._known = find_knowledge(machine.torch)
+        self._floor: Floor | None = None
+
+    def make(self, job: Job, output: Path) -> Build:
+        """Make one build in the folder of all builds.
+
+        Raises:
+            CompileError: If a compiler fails.
+            CheckFailedError: If the build breaks a rule; the one that was there before stays.
+        """
+        start_ns = time.monotonic_ns()
+        label = str(job.label)
+        work = self._work / label
+        library = self._compile(job, work) if isinstance(job, NativeJob) else None
+        stage = work / "stage"
+        made = assemble(job, self._project.folder, self._origin, library=library, stage=stage)
+        findings = check_build(stage, label, self._known)
+        require_passed(label, findings, tolerated=BUILDS_ANYWAY)
+        put_in_place(stage, output / label)
+        _require_sound(output / label, made.metadata)
+        self._tell(label, "assemble", 1, 1)
+        seconds = (time.monotonic_ns() - start_ns) / 1e9
+        return Build(label, output / label, made.metadata.id, made.size_bytes, seconds, findings)
+
+    def _compile(self, job: NativeJob, work: Path) -> Path:
+        compiler, include = self._machine.compiler, self._machine.python_include
+        if compiler is None or include is None:
+            raise ToolchainError(f"{job.label} needs a C++ compiler and Python.h")
+        name = module_id(job, self._origin)
+        layout = Layout(self._project.folder, work / "include", work / "objects", work / f"{name}.abi3.so")
+        layout.generated.mkdir(parents=True, exist_ok=True)
+        (layout.generated / "registration.h").write_text(REGISTRATION_HEADER, encoding="ascii")
+        logs = work / "logs"
+        shutil.rmtree(logs, ignore_errors=True)
+        environment = child_environment(self._work / "tmp", compiler.path)
+        steps = compile_steps(job, name, layout, compiler.path, include)
+        if not steps:
+            raise BuildError(f"{job.document} names no source for {job.label}")
+        total, done = len(steps) + 1, 0
+
+        def count(step: Step) -> None:
+            nonlocal done
+            done += 1
+            self._tell(str(job.label), step.name, done, total)
+
+        run_steps(steps, environment, logs, parallel=self._parallel, on_done=count)
+        link = link_step(job, layout, [step.output for step in steps], compiler.path, self._floor_of(environment))
+        run_steps([link], environment, logs, parallel=1, on_done=count)
+        return layout.library
+
+    def _floor_of(self, environment: dict[str, str]) -> Floor:
+        compiler = self._machine.compiler
+        if self._floor is None and compiler is not None:
+            folder = self._work / "floor"
+
+            def run(step: Step) -> None:
+                run_step(step, environment, folder / f"{step.name.replace(' ', '-')}.log")
+
+            self._floor = prepare_floor(compiler, self._machine.cpu, folder, library_finder(compiler), run)
+        if self._floor is None:
+            raise ToolchainError("there is no C++ compiler")
+        return self._floor
+
+    def _tell(self, label: str, step: str, done: int, total: int) -> None:
+        if self._on_progress is not None:
+            self._on_progress(Progress(label, step, done, total))
+
+
+def _require_sound(folder: Path, metadata: Metadata) -> None:
+    """Read a build back and compare it with what was meant."""
+    written = Metadata.parse((folder / "metadata.json").read_bytes())
+    if written != metadata or manifest_of(folder) != metadata.manifest:
+        raise BuildError(f"{folder} was changed while it was made")
