@@ -82,6 +82,8 @@ class Argument:
         if not self.names[0].startswith("-"):
             name = metavar or self.names[0].upper()
             return f"[{name}]" if self.settings.get("nargs") == "?" else str(name)
+        if metavar is None and "choices" in self.settings:
+            metavar = f"{{{','.join(map(str, self.settings['choices']))}}}"
         return ", ".join(self.names) + (f" {metavar}" if metavar else "")
 
 
