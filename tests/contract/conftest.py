@@ -17,6 +17,7 @@ from kernel_hub.server.exchange import Site
 from kernel_hub.sources.directory import DirectoryRegistry
 from kernel_hub.sources.hub import HubSink, HubSource
 from kernel_hub.sources.wrappers import CachedSource
+from tests.support.hub_faults import HubLayout
 from tests.support.memory import MemoryRegistry
 
 REPO = RepoId("acme", "axpy")
@@ -78,6 +79,11 @@ def _hub_by_lfs(tmp_path: Path, start_hub: Callable[..., Any]) -> Pair:
     return Pair(HubSource(url), HubSink(url))
 
 
+def _hub_by_redirects(tmp_path: Path, start_hub: Callable[..., Any]) -> Pair:
+    url = start_hub(wrap=HubLayout(start_hub().url).around).url
+    return Pair(HubSource(url), HubSink(url))
+
+
 PAIRS = {
     "memory": _memory,
     "directory": _directory,
@@ -85,6 +91,7 @@ PAIRS = {
     "directory, remembered": _cached,
     "Hub": _hub,
     "Hub with large-file storage and short pages": _hub_by_lfs,
+    "Hub that serves files by redirects": _hub_by_redirects,
 }
 
 

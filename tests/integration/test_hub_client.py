@@ -23,8 +23,8 @@ from kernel_hub.model.visibility import Visibility
 from kernel_hub.server.exchange import Site
 from tests.support.child import run_python
 from tests.support.fake_kernels import publish_fake_kernel, write_fake_kernel
-from tests.support.faults import CutBody, Faults, HubLayout
 from tests.support.hub import HubServer
+from tests.support.hub_faults import CutBody, Faults, HubLayout
 
 REPO = RepoId("acme", "axpy")
 NAME, KIND = "acme/axpy", "kernel"

@@ -11,7 +11,8 @@ import pytest
 
 from kernel_hub.model.requirement import RepoId
 from tests.support.fake_kernels import publish_fake_kernel
-from tests.support.faults import (
+from tests.support.hub import HubServer
+from tests.support.hub_faults import (
     HTML_PAGE,
     Answer,
     CutBody,
@@ -28,7 +29,6 @@ from tests.support.faults import (
     oversized_listing,
     traversal,
 )
-from tests.support.hub import HubServer
 from tests.support.raw_http import ask
 
 REPO = RepoId("acme", "axpy")
