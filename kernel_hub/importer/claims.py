@@ -265,6 +265,8 @@ def _subject(verified: VerifiedArtifact) -> str:
 def _own_notes(verified: VerifiedArtifact) -> tuple[str, ...]:
     metadata = verified.metadata
     notes = []
+    if verified.signed_by:
+        notes.append(f"it is signed by {', '.join(verified.signed_by)}")
     if metadata.provenance is not None and metadata.provenance.dirty:
         notes.append("it was built from sources with uncommitted changes")
     if metadata.kernels_minver is not None and metadata.kernels_minver > FORMAT_OF_KERNELS:

@@ -139,6 +139,7 @@ class VerifiedArtifact:
         tree_digest: Over every file that can be imported.
         has_manifest: Whether metadata carried a digest; if not, only the source's own file identities were checked.
         files: Every file that can be imported, by path inside the build. What is not here does not exist for the importer.
+        signed_by: The signers whose signatures the policy waited for and found.
     """
 
     artifact: Artifact
@@ -146,3 +147,4 @@ class VerifiedArtifact:
     tree_digest: Digest
     has_manifest: bool
     files: Mapping[str, VerifiedFile]
+    signed_by: tuple[str, ...] = ()

@@ -64,6 +64,20 @@ class TreeFile:
             os.close(descriptor)
             raise
 
+    def content(self, limit_bytes: int) -> bytes:
+        """All of the bytes; of a file that is longer than allowed, one more, so that its reader sees that it is.
+
+        Raises:
+            UnsafePathError, OSError: As `open`.
+        """
+        parts = []
+        left_bytes = limit_bytes + 1
+        with self.open() as stream:
+            while left_bytes > 0 and (part := stream.read(left_bytes)):
+                parts.append(part)
+                left_bytes -= len(part)
+        return b"".join(parts)
+
 
 class ArtifactTree:
     """One artifact's folder.

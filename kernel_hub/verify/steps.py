@@ -15,8 +15,8 @@ Leaves out: whether the publisher may run code here (see `kernel_hub.trust`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from io import FileIO
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from kernel_hub.errors import (
     DigestMismatchError,
@@ -44,19 +44,31 @@ from kernel_hub.verify.identities import IdentifiedFile, blob_of, blob_text, ide
 from kernel_hub.verify.messages import describe, mismatch, way_out
 from kernel_hub.verify.stamps import Stamps
 
+if TYPE_CHECKING:
+    from kernel_hub.signatures import SignatureDemand
+
 METADATA = "metadata.json"
 
 
-def verify(artifact: Artifact, expectation: Expectation, *, stamps: Stamps | None = None) -> VerifiedArtifact:
+def verify(
+    artifact: Artifact,
+    expectation: Expectation,
+    *,
+    stamps: Stamps | None = None,
+    signatures: SignatureDemand | None = None,
+) -> VerifiedArtifact:
     """Check an artifact against its own manifest, the source's listing and what the caller expects.
 
     Args:
         artifact: A build on this disk.
         expectation: What must hold of it.
         stamps: Where the identities of unchanged files are kept; None to read every file.
+        signatures: Whose signature the policy waits for; None if it needs none.
 
     Raises:
         IncompleteArtifactError: If the artifact has no metadata.
+        SignatureMissingError, SignatureInvalidError: If the policy waits for a signature that is not there.
+        TrustUnknownError: If a signature could not be checked.
         InvalidDocumentError: If the metadata is damaged or outside the format.
         UnsafePathError: If a path is neither a regular file nor the cache's own link.
         DigestMismatchError: If files are changed, missing or extra, or the tree is not the locked one.
@@ -66,11 +78,20 @@ def verify(artifact: Artifact, expectation: Expectation, *, stamps: Stamps | Non
     """
     tree = ArtifactTree(artifact.root, artifact.blobs, subject=describe(artifact))
 
-    # 1 and 2.
+    # 1.
     metadata_file, content = _read_metadata(artifact, tree)
+    signed_by: tuple[str, ...] = ()
+    if signatures:
+        # Imported here because most loads need no signature.
+        from kernel_hub.verify.signature import signers_of
+
+        signed_by = signers_of(artifact, tree, content, signatures)
+
+    # 2.
     metadata = _parse_metadata(artifact, metadata_file, content)
     manifest = metadata.manifest
-    if manifest is None and expectation.require_digest:
+    if manifest is None and (expectation.require_digest or signatures):
+        # A signature covers the files only through the digest.
         raise DigestMissingError(
             f"{describe(artifact)}: {METADATA} carries no digest, and the policy requires one",
             hint="ask the publisher to rebuild the kernel with a builder that writes digests, or lift the requirement",
@@ -111,6 +132,7 @@ def verify(artifact: Artifact, expectation: Expectation, *, stamps: Stamps | Non
         tree_digest=whole,
         has_manifest=manifest is not None,
         files=MappingProxyType({path: _verified_file(item) for path, item in importable.items()}),
+        signed_by=signed_by,
     )
 
 
@@ -135,8 +157,7 @@ def _read_metadata(artifact: Artifact, tree: ArtifactTree) -> tuple[TreeFile, by
             missing=(METADATA,),
             hint=way_out(artifact, ()),
         )
-    with file.open() as stream:
-        return file, _read_at_most(stream, MAX_BYTES + 1)
+    return file, file.content(MAX_BYTES)
 
 
 def _parse_metadata(artifact: Artifact, file: TreeFile, content: bytes) -> Metadata:
@@ -151,14 +172,6 @@ def _parse_metadata(artifact: Artifact, file: TreeFile, content: bytes) -> Metad
         raise InvalidDocumentError(
             error.document, error.problem, location=error.location, hint=error.hint() or way_out(artifact, (file,))
         ) from error
-
-
-def _read_at_most(stream: FileIO, limit_bytes: int) -> bytes:
-    parts = []
-    while limit_bytes > 0 and (part := stream.read(limit_bytes)):
-        parts.append(part)
-        limit_bytes -= len(part)
-    return b"".join(parts)
 
 
 def _require_locked(

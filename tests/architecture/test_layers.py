@@ -41,6 +41,7 @@ LAYERS = {
     "kernel_hub.local": 3,
     "kernel_hub.sources": 3.5,
     "kernel_hub.fetch": 3.6,
+    "kernel_hub.signatures": 3,
     "kernel_hub.verify": 3.6,
     "kernel_hub.importer": 3.7,
     "kernel_hub.build": 3.8,
