@@ -13,7 +13,6 @@ import json
 import logging
 import re
 import time
-import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
@@ -32,6 +31,7 @@ from kernel_hub.server import routes
 from kernel_hub.server.exchange import MIB, BodyKind, Call, FileReply, JsonReply, Refusal, Reply, Request, Site
 from kernel_hub.server.record import RecordingApp, RequestRecord
 from kernel_hub.sources.directory import DirectoryRegistry
+from kernel_hub.sources.durable import new_name
 
 _log = logging.getLogger(__name__)
 # A client that is refused while it still sends would see a broken connection instead of the reason.
@@ -116,7 +116,7 @@ class _RegistryApp:
                 content = b"".join([chunk async for chunk in _body(http, self._site.max_small_body_bytes)])
                 yield replace(request, body=content)
             case BodyKind.SPOOLED:
-                spool = self._registry.scratch / uuid.uuid4().hex
+                spool = self._registry.scratch / new_name()
                 try:
                     await self._spool(http, spool)
                     yield replace(request, spool=spool)

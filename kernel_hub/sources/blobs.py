@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-import uuid
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Self
 
 from kernel_hub.errors import BlobMismatchError, LengthMismatchError
 from kernel_hub.model.commit import StoredBlob
-from kernel_hub.sources.durable import flush
+from kernel_hub.sources.durable import flush, new_name
 
 CHUNK_BYTES = 1 << 20
 _REMEMBERED = 4096
@@ -64,7 +63,7 @@ class Incoming:
         self._blobs = blobs
         self._size_bytes = size_bytes
         self._seen_bytes = 0
-        self._path = blobs.scratch / uuid.uuid4().hex
+        self._path = blobs.scratch / new_name()
         self._file = self._path.open("xb")
         self._identity = _Identity(size_bytes)
 

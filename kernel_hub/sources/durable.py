@@ -9,7 +9,6 @@ import contextlib
 import os
 import sys
 import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
@@ -34,6 +33,11 @@ def name_of_file(text: str) -> str:
     return unquote(text)
 
 
+def new_name() -> str:
+    """A file name that nothing has."""
+    return os.urandom(16).hex()
+
+
 def write_whole(path: Path, content: bytes, *, scratch: Path) -> None:
     """Put `content` at `path` so that a reader, or a crash, sees the old file or the new one.
 
@@ -42,7 +46,7 @@ def write_whole(path: Path, content: bytes, *, scratch: Path) -> None:
         content: The whole file.
         scratch: A folder on the same file system for the file while it grows.
     """
-    growing = scratch / uuid.uuid4().hex
+    growing = scratch / new_name()
     try:
         with growing.open("xb") as file:
             file.write(content)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import uuid
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -29,7 +28,7 @@ from kernel_hub.model.repo_path import is_ref_name
 from kernel_hub.model.requirement import RepoId, is_commit
 from kernel_hub.model.visibility import Visibility
 from kernel_hub.sources.blobs import Blobs, Swept, is_older
-from kernel_hub.sources.durable import file_name, locked, name_of_file, write_whole
+from kernel_hub.sources.durable import file_name, locked, name_of_file, new_name, write_whole
 
 MARKER = "registry.json"
 FORMAT_NAME = "kernel_hub registry"
@@ -116,7 +115,7 @@ class RegistryStore:
 
     def add_repo(self, repo: RepoId, first: Commit, visibility: Visibility) -> bool:
         """Make a repository whose branch `main` is at `first`; False if there is one already."""
-        growing = self.scratch / uuid.uuid4().hex
+        growing = self.scratch / new_name()
         for folder in ("commits", *(kind.value for kind in RefKind)):
             (growing / folder).mkdir(parents=True)
         settings = canonical({"private": visibility.private, "gated": visibility.gated})
@@ -135,7 +134,7 @@ class RegistryStore:
 
     def remove_repo(self, repo: RepoId) -> None:
         """Remove a repository at once for every reader; its blobs stay until the next sweep."""
-        leaving = self.scratch / uuid.uuid4().hex
+        leaving = self.scratch / new_name()
         with self.writing(repo):
             self._existing(repo).rename(leaving)
         shutil.rmtree(leaving)
