@@ -24,6 +24,7 @@ from kernel_hub.model.source import FileEntry, Pin, Source
 from kernel_hub.select import BUILD_FOLDER, METADATA_FILE, variants_of
 
 _MAX_THREADS = 8
+_SMALL_BYTES = 1 << 20
 
 Progress = Callable[[str, int, int], None]
 """Told a file's path, the bytes that are here of all that were missing, and how many those are."""
@@ -46,7 +47,8 @@ def fetch(
         pin: The commit.
         accepted: The build, with its files.
         progress: Told about downloads.
-        recheck: Whether files that are here are digested too, and fetched again if they are damaged.
+        recheck: Whether files that are here are digested too, and replaced if they are damaged. What cannot be replaced
+            stays as it is.
 
     Raises:
         IncompleteArtifactError: If files are missing and the network may not be used.
@@ -56,13 +58,13 @@ def fetch(
     entries = tuple(entry for entry in variant.files if not is_bytecode(entry.path))
     folder = f"{BUILD_FOLDER}/{variant.name}"
     if recheck:
-        _discard_damaged(cache, pin, entries)
+        _replace_damaged(source, cache, pin, entries, progress)
     if _missing(cache, pin, entries):
         lock = cache.lock(pin.repo, f"{pin.commit}.{variant.name}", f"fetching {folder} of {pin}")
         with lock.held(lambda: not _missing(cache, pin, entries)):
             missing = _missing(cache, pin, entries)
             try:
-                _store_all(source, cache, pin, missing, progress, lock)
+                _store_all(source, cache, pin, missing, progress=progress, lock=lock)
             except OfflineError as error:
                 raise _incomplete(cache, pin, variant, entries, error) from error
             cache.place(pin.repo, pin.commit, folder, entries)
@@ -89,7 +91,7 @@ def read_metadata(
         cache: Where it goes.
         pin: The commit.
         labels: The builds' names.
-        ahead: A build whose other files are brought in the same round, because it will probably be fetched next.
+        ahead: A build whose other small files are brought in the same round, because it will probably be fetched next.
 
     Returns:
         The bytes by label. A build without metadata is not in it, nor one whose metadata is neither here nor to be had
@@ -114,18 +116,25 @@ def read_metadata(
             found[label] = content
         else:
             missing.append(entry)
-    extra = [entry for entry in ahead.variant.files if not is_bytecode(entry.path)] if ahead and missing else []
-    more = [entry for entry in extra if entry not in missing and not _is_here(cache, pin, entry)]
     try:
-        for entry in missing:
-            cache.discard(pin.repo, pin.commit, entry)
-        _store_all(source, cache, pin, [*missing, *more], None, None)
+        _store_all(
+            source, cache, pin, [*missing, *_small_and_absent(cache, pin, ahead if missing else None)], replace=missing
+        )
     except OfflineError:
         return found
     for label, entry in entries.items():
         if label not in found and (content := cache.read(pin.repo, pin.commit, entry)) is not None:
             found[label] = content
     return found
+
+
+def damaged(cache: Cache, pin: Pin, entries: Sequence[FileEntry]) -> list[FileEntry]:
+    """Those of a build's files that are in the cache with the announced length, but with other bytes."""
+    return [
+        entry
+        for entry in entries
+        if cache.has(pin.repo, pin.commit, entry) and not is_intact(cache.path(pin.repo, pin.commit, entry.path), entry)
+    ]
 
 
 def is_bytecode(path: str) -> bool:
@@ -153,16 +162,24 @@ def _missing(cache: Cache, pin: Pin, entries: Sequence[FileEntry]) -> list[FileE
     return [entry for entry in entries if not cache.has(pin.repo, pin.commit, entry)]
 
 
-def _is_here(cache: Cache, pin: Pin, entry: FileEntry) -> bool:
-    return cache.has(pin.repo, pin.commit, entry) or cache.has_blob(pin.repo, entry)
+def _small_and_absent(cache: Cache, pin: Pin, accepted: Accepted | None) -> list[FileEntry]:
+    entries = accepted.variant.files if accepted is not None else ()
+    return [
+        entry
+        for entry in entries
+        if entry.size_bytes <= _SMALL_BYTES
+        and not is_bytecode(entry.path)
+        and not cache.has(pin.repo, pin.commit, entry)
+        and not cache.has_blob(pin.repo, entry)
+    ]
 
 
-def _discard_damaged(cache: Cache, pin: Pin, entries: Sequence[FileEntry]) -> None:
-    for entry in entries:
-        if cache.has(pin.repo, pin.commit, entry) and not is_intact(
-            cache.path(pin.repo, pin.commit, entry.path), entry
-        ):
-            cache.discard(pin.repo, pin.commit, entry)
+def _replace_damaged(
+    source: Source, cache: Cache, pin: Pin, entries: Sequence[FileEntry], progress: Progress | None
+) -> None:
+    found = damaged(cache, pin, entries)
+    _store_all(source, cache, pin, found, progress=progress, replace=found)
+    cache.replace(pin.repo, pin.commit, found)
 
 
 class _StoppedError(Exception):
@@ -201,11 +218,13 @@ def _store_all(
     cache: Cache,
     pin: Pin,
     entries: Sequence[FileEntry],
-    progress: Progress | None,
-    lock: WorkLock | None,
+    *,
+    progress: Progress | None = None,
+    lock: WorkLock | None = None,
+    replace: Sequence[FileEntry] = (),
 ) -> None:
     # Files with the same bytes are one blob, and one download. The largest first, so that none is left alone at the end.
-    absent = [entry for entry in entries if not cache.has_blob(pin.repo, entry)]
+    absent = [entry for entry in entries if entry in replace or not cache.has_blob(pin.repo, entry)]
     unique = list({entry.blob: entry for entry in sorted(absent, key=lambda entry: -entry.size_bytes)}.values())
     tally = _Tally(sum(entry.size_bytes for entry in unique), progress, lock)
 
@@ -213,7 +232,7 @@ def _store_all(
         def chunks(start_bytes: int) -> Iterator[bytes]:
             return source.chunks(pin.repo, pin.commit, entry, start_bytes=start_bytes)
 
-        cache.store(pin.repo, entry, chunks, told=tally.told(entry.path))
+        cache.store(pin.repo, entry, chunks, told=tally.told(entry.path), replace=entry in replace)
 
     if len(unique) < 2:
         for entry in unique:

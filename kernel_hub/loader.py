@@ -17,6 +17,7 @@ from kernel_hub.errors import (
     DigestMismatchError,
     FetchError,
     IncompleteArtifactError,
+    InvalidDocumentError,
     KernelHubError,
     NoCompatibleVariantError,
     OfflineError,
@@ -24,7 +25,7 @@ from kernel_hub.errors import (
     TrustUnknownError,
     UntrustedPublisherError,
 )
-from kernel_hub.fetch import fetch, is_bytecode
+from kernel_hub.fetch import damaged, fetch, is_bytecode
 from kernel_hub.importer import LoadedKernel, check_dependencies, import_artifact
 from kernel_hub.locking.lookup import importing
 from kernel_hub.model.artifact import (
@@ -146,7 +147,7 @@ class Loader:
         name = chosen.variant.name
         if name in plan.faults:
             raise plan.faults[name]
-        metadata = self._planner.metadata_of(plan, chosen)
+        metadata = self._planner.metadata_of(plan, chosen, ahead=True)
         if metadata is not None:
             check_dependencies(metadata)
         _require_locked_listing(plan, chosen.variant)
@@ -154,7 +155,27 @@ class Loader:
 
     def _verify(self, plan: Plan, chosen: Accepted) -> VerifiedArtifact:
         stamps = None if self._settings.verify_always else Stamps(self._settings.home / "stamps")
-        return verify(self._artifact(plan, chosen), _expectation(plan, chosen), stamps=stamps)
+        artifact = self._artifact(plan, chosen)
+        try:
+            return verify(artifact, _expectation(plan, chosen), stamps=stamps)
+        except (DigestMismatchError, IncompleteArtifactError, InvalidDocumentError) as error:
+            repaired = self._repaired(plan, chosen)
+            if repaired is None:
+                raise
+            _LOG.info("%s; the damaged files were fetched again", error.message)
+            return verify(repaired, _expectation(plan, chosen), stamps=stamps)
+
+    def _repaired(self, plan: Plan, chosen: Accepted) -> Artifact | None:
+        """The artifact with what is damaged fetched once more; None if that cannot be had, or nothing was damaged."""
+        if plan.pin is None or self._settings.mode == "offline":
+            return None
+        connection = self._planner.connect(plan.request)
+        if not damaged(connection.cache, plan.pin, chosen.variant.files):
+            return None
+        try:
+            return fetch(connection.source, connection.cache, plan.pin, chosen, progress=self._progress, recheck=True)
+        except FetchError:
+            return None
 
     def _artifact(self, plan: Plan, chosen: Accepted) -> Artifact:
         name = chosen.variant.name

@@ -34,7 +34,7 @@ from kernel_hub.resolve import candidates
 from kernel_hub.select import BUILD_FOLDER, METADATA_FILE, narrow, select, variants_of
 from kernel_hub.settings import Settings
 from kernel_hub.sources.configured import Connection, connect
-from kernel_hub.trust import Decision, decide_by_publisher, decide_without_asking
+from kernel_hub.trust import Decision, Trusted, decide_by_publisher, decide_without_asking
 
 # A refusal looks at other versions of the kernel for a way out; that many at most, nearest first.
 _MAX_ALTERNATIVES_LOOKED_AT = 8
@@ -68,6 +68,9 @@ class Planner:
             required=request.locked,
         )
         connection = self.connect(request)
+        if _trust_without_asking(request, connection) is None:
+            # Nothing else depends on the answer, so it may come while the versions are looked up.
+            connection.source.begin_publisher(repo.namespace)
         if locked is not None:
             return self._plan_locked(request, connection, locked)
         refs = connection.source.refs(repo) if _needs_refs(request) else None
@@ -88,13 +91,19 @@ class Planner:
         self._require_unlocked_allowed(f"{folder} is a folder", folder)
         return self._plan_folder(request, folder.absolute(), named_by="local path", override=None)
 
-    def metadata_of(self, plan: Plan, chosen: Accepted) -> Metadata | None:
-        """The metadata of the chosen build, read now if the decision did not need it; None if a folder has none."""
+    def metadata_of(self, plan: Plan, chosen: Accepted, *, ahead: bool = False) -> Metadata | None:
+        """The metadata of the chosen build, read now if the decision did not need it; None if a folder has none.
+
+        Args:
+            plan: What was decided.
+            chosen: The build.
+            ahead: Whether the build's other small files may come in the same round, because it is about to be fetched.
+        """
         known = plan.metadata.get(chosen.variant.name)
         if known is not None or plan.pin is None or chosen.variant.name in plan.faults:
             return known
         connection = self.connect(plan.request)
-        read, faults = _read(connection, plan.pin, (chosen.variant.name,))
+        read, faults = _read(connection, plan.pin, (chosen.variant.name,), ahead=chosen if ahead else None)
         if chosen.variant.name in faults:
             raise faults[chosen.variant.name]
         return read.get(chosen.variant.name)
@@ -244,9 +253,9 @@ def _require_device(host: Host, index: int | None) -> None:
 
 
 def _read(
-    connection: Connection, pin: Pin, names: tuple[str, ...]
+    connection: Connection, pin: Pin, names: tuple[str, ...], *, ahead: Accepted | None = None
 ) -> tuple[Mapping[str, Metadata], Mapping[str, KernelHubError]]:
-    contents = read_metadata(connection.source, connection.cache, pin, names)
+    contents = read_metadata(connection.source, connection.cache, pin, names, ahead=ahead)
     return _parse_all(
         {name: (content, f"{BUILD_FOLDER}/{name}/{METADATA_FILE} of {pin}") for name, content in contents.items()}
     )
@@ -275,7 +284,12 @@ def _parse_all(
     return parsed, faults
 
 
+def _trust_without_asking(request: Request, connection: Connection) -> Trusted | None:
+    repo = request.requirement.repo
+    return decide_without_asking(repo, trust_remote_code=request.trust_remote_code, bound_in=connection.bound_in)
+
+
 def _trust(request: Request, connection: Connection) -> Decision:
     repo = request.requirement.repo
-    allowed = decide_without_asking(repo, trust_remote_code=request.trust_remote_code, bound_in=connection.bound_in)
+    allowed = _trust_without_asking(request, connection)
     return allowed or decide_by_publisher(repo, connection.source.publisher(repo.namespace))

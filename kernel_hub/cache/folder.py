@@ -89,22 +89,28 @@ class Cache:
                     return path.read_bytes()
         return None
 
-    def discard(self, repo: RepoId, commit: str, entry: FileEntry) -> None:
-        """Remove a damaged file, so that it is fetched again."""
-        with storing(self.root):
-            (self.blobs(repo) / entry.blob.id).unlink(missing_ok=True)
-            self.path(repo, commit, entry.path).unlink(missing_ok=True)
-
     def store(
-        self, repo: RepoId, entry: FileEntry, chunks: Chunks, *, told: Callable[[int], None] | None = None
+        self,
+        repo: RepoId,
+        entry: FileEntry,
+        chunks: Chunks,
+        *,
+        told: Callable[[int], None] | None = None,
+        replace: bool = False,
     ) -> None:
         """Write a blob, unless it is there.
+
+        Args:
+            repo, entry: Which.
+            chunks: Where its bytes come from.
+            told: Told about every piece.
+            replace: Whether to write it although it is there, because its bytes are not the right ones.
 
         Raises:
             LengthMismatchError, BlobMismatchError: If the bytes are not the announced ones; nothing of them stays.
             CacheError: If they cannot be written.
         """
-        if self.has_blob(repo, entry):
+        if not replace and self.has_blob(repo, entry):
             return
         blob = self.blobs(repo) / entry.blob.id
         if blob.is_symlink() and is_intact(blob, entry):
@@ -134,6 +140,14 @@ class Cache:
                 return
             for entry in missing:
                 self._link(self.blobs(repo) / entry.blob.id, self.path(repo, commit, entry.path))
+
+    def replace(self, repo: RepoId, commit: str, entries: Sequence[FileEntry]) -> None:
+        """Make files that are there lead to their blobs, which have just been written anew."""
+        with storing(self.root):
+            for entry in entries:
+                place = self.path(repo, commit, entry.path)
+                if not place.is_symlink():
+                    self._link(self.blobs(repo) / entry.blob.id, place)
 
     def remember_ref(self, repo: RepoId, name: str, commit: str) -> None:
         """Say as huggingface_hub does which commit a branch or tag had; a cache that cannot be written stays as it is.

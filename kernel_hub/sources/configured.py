@@ -33,7 +33,7 @@ class Connection:
         bound_in: The setting that binds the namespace to a registry; None for the Hub.
     """
 
-    source: Source
+    source: CachedSource
     cache: Cache
     bound_in: str | None
 

@@ -11,14 +11,15 @@ Leaves out: fetching builds (see `kernel_hub.fetch`).
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 from kernel_hub.cache import Cache
 from kernel_hub.cache.foreign import listing_in_cache
+from kernel_hub.cache.worklock import Patience, WorkLock
 from kernel_hub.errors import (
     InvalidDocumentError,
     KernelHubError,
@@ -30,11 +31,15 @@ from kernel_hub.index import Index, KnownRefs
 from kernel_hub.model.requirement import RepoId, is_commit
 from kernel_hub.model.source import FileEntry, PublisherStanding, Refs, Source
 from kernel_hub.select import BUILD_FOLDER, variants_of
+from kernel_hub.sources.beside import begin
 
 _LOG = logging.getLogger("kernel_hub")
 _HURRY_S = 1.0
 # A caller who wants references looked up now has more patience than one who would take yesterday's.
 _PATIENT_S = 5.0
+
+# An answer takes a moment; who has waited much longer than that for another process had better ask.
+_LOCK_PATIENCE = Patience(stale_s=5.0, give_up_s=10.0)
 
 Mode = Literal["online", "cached-first", "offline"]
 _T = TypeVar("_T")
@@ -86,6 +91,7 @@ class CachedSource:
         self._patience_s = patience_s if patience_s is not None else (_HURRY_S if freshness_s > 0 else _PATIENT_S)
         self._clock = clock
         self._failed: KernelHubError | None = None
+        self._begun: dict[str, Callable[[], PublisherStanding]] = {}
         self._listings: dict[tuple[RepoId, str, str], tuple[FileEntry, ...]] = {}
 
     @property
@@ -105,12 +111,20 @@ class CachedSource:
         remembered = self._loadable(repo, known)
         if remembered is not None and (self._inner is None or self._mode == "cached-first"):
             return remembered
-        found = self._ask(lambda source: source.refs(repo), f"the versions of {repo}", can_serve=remembered is not None)
-        if found is None:
-            assert remembered is not None
-            return remembered
-        self._index.remember_refs(self._key, repo, found, self._clock())
-        return found
+        if self._inner is None:
+            raise self._offline(f"the versions of {repo}")
+        with self._alone(repo.namespace, f"{repo.name}.refs"):
+            asked_meanwhile = self._index.refs(self._key, repo)
+            if asked_meanwhile is not None and self._is_current(asked_meanwhile.asked_s):
+                return asked_meanwhile.refs
+            found = self._ask(
+                lambda source: source.refs(repo), f"the versions of {repo}", can_serve=remembered is not None
+            )
+            if found is None:
+                assert remembered is not None
+                return remembered
+            self._index.remember_refs(self._key, repo, found, self._clock())
+            return found
 
     def commit_of(self, repo: RepoId, revision: str) -> str:
         """See `Source.commit_of`."""
@@ -138,15 +152,21 @@ class CachedSource:
         foreign = listing_in_cache(self._cache, repo, commit, prefix)
         if foreign is not None and (self._inner is None or self._mode == "cached-first"):
             return foreign
-        found = self._ask(
-            lambda source: source.files(repo, commit, prefix), f"the files of {repo}", can_serve=foreign is not None
-        )
-        if found is None:
-            assert foreign is not None
-            return foreign
-        self._index.remember_listing(self._key, repo, commit, prefix, found)
-        self._listings[repo, commit, prefix] = found
-        return found
+        if self._inner is None:
+            raise self._offline(f"the files of {repo}")
+        with self._alone(repo.namespace, f"{repo.name}.{commit}"):
+            known = self._known_listing(repo, commit, prefix)
+            if known is not None:
+                return known
+            found = self._ask(
+                lambda source: source.files(repo, commit, prefix), f"the files of {repo}", can_serve=foreign is not None
+            )
+            if found is None:
+                assert foreign is not None
+                return foreign
+            self._index.remember_listing(self._key, repo, commit, prefix, found)
+            self._listings[repo, commit, prefix] = found
+            return found
 
     def read(self, repo: RepoId, commit: str, path: str, *, limit_bytes: int) -> bytes:
         """See `Source.read`."""
@@ -177,9 +197,12 @@ class CachedSource:
         known = self._index.standing(self._key, namespace)
         if known is not None and (self._mode != "online" or self._is_current(known.asked_s)):
             return known.standing if self._inner is not None else _dated(known.standing, known.asked_s)
+        begun = self._begun.pop(namespace, None)
         try:
             found = self._ask(
-                lambda source: source.publisher(namespace), f"the publisher {namespace}", can_serve=known is not None
+                lambda source: begun() if begun is not None else source.publisher(namespace),
+                f"the publisher {namespace}",
+                can_serve=known is not None,
             )
         except (OfflineError, SourceUnavailableError) as error:
             return PublisherStanding(None, error.message)
@@ -189,6 +212,14 @@ class CachedSource:
         if known is not None:
             return _dated(known.standing, known.asked_s)
         return found or PublisherStanding(None, "nothing is known of it")
+
+    def begin_publisher(self, namespace: str) -> None:
+        """Start to ask about a publisher beside what is asked next; `publisher` then waits for that answer."""
+        known = self._index.standing(self._key, namespace)
+        inner = self._inner
+        if inner is None or (known is not None and (self._mode != "online" or self._is_current(known.asked_s))):
+            return
+        self._begun[namespace] = begin(lambda: inner.publisher(namespace))
 
     def _ask(self, call: Callable[[Source], _T], what: str, *, can_serve: bool) -> _T | None:
         """The inner source's answer; None if it has none and `can_serve` says that there is something else to use."""
@@ -202,17 +233,26 @@ class CachedSource:
             if not isinstance(self._inner, Hurried):
                 return call(self._inner)
             source = self._inner.hurried(self._patience_s)
-            return _within(self._patience_s, lambda: call(source), self._name)
+            return begin(lambda: call(source))(self._patience_s)
+        except TimeoutError:
+            self._failed = SourceUnavailableError(
+                f"{self._name} does not answer within {self._patience_s:g} s", url=self._name
+            )
         except (SourceUnavailableError, OfflineError, InvalidDocumentError) as error:
             self._failed = error
-            _LOG.warning("%s; using what is in the cache", error.message)
-            return None
+        _LOG.warning("%s; using what is in the cache", self._failed.message)
+        return None
 
     def _offline(self, what: str) -> OfflineError:
         return OfflineError(
             f"{what} cannot be had: it is not in the cache, and the network may not be used",
             hint="unset HF_HUB_OFFLINE, or bring the kernel into the cache on a machine with network access",
         )
+
+    def _alone(self, namespace: str, name: str) -> AbstractContextManager[None]:
+        """While this process asks, others of this machine wait for what it will remember."""
+        place = self._index.root / self._key / namespace / f"{name}.lock"
+        return WorkLock(place, f"asking {self._name}", patience=_LOCK_PATIENCE).held(lambda: False)
 
     def _is_current(self, asked_s: float) -> bool:
         # A time that lies ahead comes from a clock that was wrong then or is wrong now.
@@ -251,25 +291,3 @@ class CachedSource:
 def _dated(standing: PublisherStanding, asked_s: float) -> PublisherStanding:
     day = datetime.fromtimestamp(asked_s, UTC).date().isoformat()
     return PublisherStanding(standing.trusted, f"{standing.reason}; looked up on {day}")
-
-
-def _within(patience_s: float, call: Callable[[], _T], name: str) -> _T:
-    """The result of a call, or an error when the time is over: name look-ups, for one, have no limit of their own."""
-    results: list[_T] = []
-    errors: list[BaseException] = []
-    done = threading.Event()
-
-    def run() -> None:
-        try:
-            results.append(call())
-        except BaseException as error:  # noqa: BLE001 - carried to the caller's thread
-            errors.append(error)
-        finally:
-            done.set()
-
-    threading.Thread(target=run, name="kernel_hub-ask", daemon=True).start()
-    if not done.wait(patience_s):
-        raise SourceUnavailableError(f"{name} does not answer within {patience_s:g} s", url=name)
-    if errors:
-        raise errors[0]
-    return results[0]
