@@ -43,6 +43,7 @@ import kernels
 kernel = kernels.get_kernel("acme/axpy", version=1, trust_remote_code={trust})
 print(kernel.axpy(2, [1, 2], [10, 20]), kernel.origin())
 """
+PEER_CLI = "import sys; from kernels.cli import main; sys.argv[0] = 'kernels'; main()"
 
 
 @pytest.fixture
@@ -332,6 +333,28 @@ def test_peer_loads_a_kernel_from_our_server(hub_server: HubServer, tmp_path: Pa
     environment = hub_server.child_environment(tmp_path, PYTHONWARNINGS="default")
     printed = run_python(PEER.format(trust=trusted is None), environ=environment)
     assert printed.split("\n")[0] == "[12, 24] axpy v1 torch-cpu"
+
+
+def test_peers_commands_lock_and_download_from_our_server(hub_server: HubServer, tmp_path: Path) -> None:
+    commits = {
+        version: publish_fake_kernel(hub_server.registry, REPO, version=version, builds=["torch-cpu", "torch-cuda"])
+        for version in (1, 2)
+    }
+    hub_server.registry.set_publisher("acme", True)
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "pyproject.toml").write_text('[tool.kernels.dependencies]\n"acme/axpy" = 1\n', encoding="utf-8")
+    environment = hub_server.child_environment(tmp_path, PYTHONWARNINGS="default")
+    told = run_python(PEER_CLI, "versions", NAME, environ=environment)
+    assert [line for line in told.splitlines() if line.startswith("Version")] == ["Version 1:", "Version 2:"]
+    run_python(PEER_CLI, "lock", project, environ=environment)
+    locked = json.loads((project / "kernels.lock").read_bytes())
+    assert [entry["lock"]["commit"] for entry in locked] == [commits[1]]
+    run_python(PEER_CLI, "download", project, environ=environment)
+    (metadata,) = (tmp_path / "hf" / "hub").rglob(f"snapshots/{commits[1]}/build/torch-cpu/metadata.json")
+    assert metadata.read_bytes() == hub_server.registry.read(
+        REPO, commits[1], "build/torch-cpu/metadata.json", limit_bytes=1 << 20
+    )
 
 
 def test_peer_refuses_a_publisher_that_the_registry_does_not_trust(hub_server: HubServer, tmp_path: Path) -> None:
