@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kernel_hub.errors import BlobMismatchError, ConflictError, InvalidDocumentError, RevisionNotFoundError
+from kernel_hub.errors import ConflictError, InvalidDocumentError, RevisionNotFoundError
 from kernel_hub.model.commit import Commit, StoredBlob, StoredFile
 from kernel_hub.model.repo_path import check_file_path, check_ref_name
 from kernel_hub.model.requirement import RepoId
@@ -18,14 +18,14 @@ from kernel_hub.model.source import Addition
 from kernel_hub.model.visibility import Visibility
 from kernel_hub.sources.blobs import Incoming, Swept
 from kernel_hub.sources.durable import reaching
-from kernel_hub.sources.registry_reader import RegistryReader
+from kernel_hub.sources.registry_imports import RegistryImports
 from kernel_hub.sources.registry_store import RefKind, RegistryStore
 
 MAIN = "main"
 SWEEP_GRACE_S = 3600.0
 
 
-class DirectoryRegistry(RegistryReader):
+class DirectoryRegistry(RegistryImports):
     """A registry folder; both a `Source` and a `Sink`. `create` and `open` are the ways to get one.
 
     Args:
@@ -219,39 +219,6 @@ class DirectoryRegistry(RegistryReader):
             self._store.set_reference(repo, RefKind.PULL, str(number), commit)
             return number, commit
 
-    def import_commit(
-        self,
-        repo: RepoId,
-        commit_id: str,
-        files: Sequence[StoredFile],
-        *,
-        parents: Sequence[str] = (),
-        message: str,
-        description: str = "",
-        time_s: int,
-    ) -> None:
-        """Store a commit of another registry under the id it has there; move a branch to it with `move_branch`.
-
-        Raises:
-            ConflictError: If that id is here with other content.
-        """
-        mirrored = Commit.make(
-            files,
-            parents=parents,
-            message=message,
-            description=description,
-            time_s=time_s,
-            upstream_id=commit_id,
-        )
-        with self._reaching(), self._store.writing(repo):
-            self._need_blobs(mirrored.files)
-            if self._store.has_commit(repo, commit_id):
-                if self._store.commit(repo, commit_id).files != mirrored.files:
-                    raise ConflictError(f"{repo} has a commit {commit_id} with other files")
-                return
-            self._store.write_commit(repo, mirrored)
-            self._store.set_reference(repo, RefKind.IMPORT, commit_id, commit_id)
-
     def gc(self, *, grace_s: float = SWEEP_GRACE_S) -> Swept:
         """Remove commits that no reference leads to, blobs that no commit names, and what crashed writers left.
 
@@ -280,13 +247,6 @@ class DirectoryRegistry(RegistryReader):
             time_s=self._clock_s(),
         )
         return None if following.files == before.files else following
-
-    def _need_blobs(self, files: Sequence[StoredFile]) -> None:
-        for file in files:
-            if not self._store.blobs.has(file.blob.digest, file.blob.size_bytes):
-                raise BlobMismatchError(
-                    f"the bytes of {file.path!r} ({file.blob.digest}) are not in the registry", hint="upload them again"
-                )
 
     def _remove(self, repo: RepoId, kind: RefKind, name: str) -> None:
         with self._reaching(), self._store.writing(repo):

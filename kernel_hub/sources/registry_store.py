@@ -172,6 +172,11 @@ class RegistryStore:
         if not path.exists():
             write_whole(path, commit.format(), scratch=self.scratch)
 
+    def replace_commit(self, repo: RepoId, commit: Commit) -> None:
+        """Put a manifest in the place of one with the same id; the caller holds the repository's lock."""
+        path = self._existing(repo) / "commits" / f"{commit.id}.json"
+        write_whole(path, commit.format(), scratch=self.scratch)
+
     def references(self, repo: RepoId, kind: RefKind) -> dict[str, str]:
         """Names and commits of one kind of reference, sorted by name."""
         folder = self._existing(repo) / kind.value
