@@ -176,8 +176,14 @@ class HubSource:
 
     def _get(self, place: str, subject: Subject, owner: str) -> Answer:
         def allow(target: str) -> None:
+            if origin(target) != origin(self._name):
+                raise SourceUnavailableError(
+                    f"{self._name} redirects to another place, {target}",
+                    url=self._name,
+                    hint="check the endpoint, and whether a proxy or log-in page is in between",
+                )
             # A renamed repository may have gone to another publisher, whom nobody was asked about.
-            if origin(target) != origin(self._name) or f"/{owner}/" not in urlsplit(target).path:
+            if f"/{owner}/" not in urlsplit(target).path:
                 raise RepositoryNotFoundError(
                     f"{owner} is not at {self._name} any more; it redirects to {target}",
                     hint="if you trust its new place, ask for the kernel by its new name",

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 from kernel_hub.cache import Cache
@@ -106,7 +107,7 @@ class CachedSource:
             OfflineError: If the network may not be used and nothing is remembered.
         """
         known = self._index.refs(self._key, repo)
-        if known is not None and self._is_current(known.asked_s):
+        if known is not None and self._inner is not None and self._is_current(known.asked_s):
             return known.refs
         remembered = self._loadable(repo, known)
         if remembered is not None and (self._inner is None or self._mode == "cached-first"):
@@ -131,10 +132,7 @@ class CachedSource:
         if is_commit(revision) and self._known_listing(repo, revision, BUILD_FOLDER) is not None:
             return revision
         known = self._index.refs(self._key, repo)
-        if is_commit(revision) or (known is not None and self._is_current(known.asked_s)):
-            refs = known.refs if known is not None else Refs({})
-        else:
-            refs = self.refs(repo)
+        refs = self.refs(repo) if not is_commit(revision) else known.refs if known is not None else Refs({})
         commit = refs.branches.get(revision) or refs.tags.get(revision)
         if commit is not None:
             return commit
@@ -216,10 +214,12 @@ class CachedSource:
     def begin_publisher(self, namespace: str) -> None:
         """Start to ask about a publisher beside what is asked next; `publisher` then waits for that answer."""
         known = self._index.standing(self._key, namespace)
-        inner = self._inner
-        if inner is None or (known is not None and (self._mode != "online" or self._is_current(known.asked_s))):
+        source = self._inner
+        if source is None or (known is not None and (self._mode != "online" or self._is_current(known.asked_s))):
             return
-        self._begun[namespace] = begin(lambda: inner.publisher(namespace))
+        if known is not None and isinstance(source, Hurried):
+            source = source.hurried(self._patience_s)
+        self._begun[namespace] = begin(partial(source.publisher, namespace))
 
     def _ask(self, call: Callable[[Source], _T], what: str, *, can_serve: bool) -> _T | None:
         """The inner source's answer; None if it has none and `can_serve` says that there is something else to use."""

@@ -1,0 +1,194 @@
+"""What was loaded once loads again: without network, while the Hub fails, from a cache that cannot be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import snapshot_download
+
+from tests.support import faults as fault
+from tests.support.child import run_python
+from tests.support.fake_kernels import fake_build, publish_fake_kernel
+from tests.support.faults import Faults
+from tests.support.hub import HubServer, running_hub
+from tests.support.loading import load
+
+BUILDS = {"torch-cpu": fake_build("torch-cpu"), "torch-cuda": fake_build("torch-cuda")}
+
+
+@pytest.fixture
+def faults() -> Faults:
+    return Faults()
+
+
+@pytest.fixture
+def hub(start_hub: Callable[..., HubServer], faults: Faults) -> HubServer:
+    server = start_hub(wrap=faults)
+    publish_fake_kernel(server.registry, builds=BUILDS)
+    server.registry.set_publisher("acme", True)
+    return server
+
+
+@pytest.fixture
+def environ(hub: HubServer, tmp_path: Path) -> dict[str, str]:
+    return hub.child_environment(tmp_path / "home")
+
+
+@pytest.mark.parametrize(
+    ("setting", "may_try"), [({}, False), ({"HF_HUB_OFFLINE": "1"}, False), ({"KERNEL_HUB_FRESHNESS": "0.001"}, True)]
+)
+def test_what_was_loaded_by_version_loads_without_sockets_by_version_commit_and_branch(
+    hub: HubServer, faults: Faults, environ: dict[str, str], setting: dict[str, str], may_try: bool
+) -> None:
+    commit = hub.registry.refs(_repo()).branches["v1"]
+    assert load(environ).values == [[3]]
+    faults.asked.clear()
+    calls: list[dict[str, Any]] = [{"version": 1}, {"revision": commit}, {"revision": "v1"}, {}, {"version": ">=1"}]
+    told = load(environ | setting, *calls, no_sockets=True)
+    assert told.values == [[3]] * 5
+    assert bool(told.attempts) is may_try
+    assert faults.asked == []
+
+
+def test_what_was_loaded_by_commit_loads_without_sockets_by_commit(hub: HubServer, environ: dict[str, str]) -> None:
+    commit = hub.registry.refs(_repo()).branches["v1"]
+    assert load(environ, {"revision": commit}).values == [[3]]
+    assert load(environ, {"revision": commit}, no_sockets=True).values == [[3]]
+
+
+def test_what_huggingface_hub_fetched_loads_without_sockets(
+    hub: HubServer, environ: dict[str, str], tmp_path: Path
+) -> None:
+    snapshot_download(
+        "acme/axpy",
+        repo_type="kernel",
+        revision="v1",
+        endpoint=hub.url,
+        cache_dir=tmp_path / "home" / "hf" / "hub",
+        allow_patterns="build/torch-cpu/*",
+    )
+    # Whom to trust was never asked, so it is the caller who says it.
+    told = load(environ, {"version": 1, "trust_remote_code": True}, no_sockets=True)
+    assert told.values == [[3]]
+
+
+def test_files_that_huggingface_hub_fetched_are_not_fetched_again(
+    hub: HubServer, faults: Faults, environ: dict[str, str], tmp_path: Path
+) -> None:
+    snapshot_download(
+        "acme/axpy", repo_type="kernel", revision="v1", endpoint=hub.url, cache_dir=tmp_path / "home" / "hf" / "hub"
+    )
+    faults.asked.clear()
+    assert load(environ).values == [[3]]
+    assert faults.paths("/resolve/") == []
+
+
+def test_nothing_cached_and_no_network_is_an_error_with_the_way_out(hub: HubServer, environ: dict[str, str]) -> None:
+    (result,) = load(environ | {"HF_HUB_OFFLINE": "1"}, no_sockets=True).results
+    assert result["error"] == "OfflineError"
+    assert "HF_HUB_OFFLINE" in result["text"]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        fault.status(503),
+        fault.status(429, headers={"retry-after": "30"}),
+        fault.web_page(),
+        fault.document([]),
+        fault.cut(5),
+        fault.stall(),
+        fault.redirect("http://127.0.0.1:9/"),
+    ],
+    ids=["503", "429", "web page", "other document", "cut", "stall", "redirect"],
+)
+def test_while_the_hub_fails_the_cache_serves_after_one_try_with_one_notice_that_is_not_about_trust(
+    hub: HubServer, faults: Faults, environ: dict[str, str], spoil: fault.Spoiler
+) -> None:
+    assert load(environ).values == [[3]]
+    faults.asked.clear()
+    faults.add(spoil)
+    told = load(environ | {"KERNEL_HUB_FRESHNESS": "0.001"})
+    assert told.values == [[3]]
+    (notice,) = told.warnings
+    assert "cache" in notice
+    assert "trust" not in notice
+    assert len(faults.paths("/refs")) == 1
+
+
+def test_a_hub_that_is_gone_is_as_good_as_one_that_fails(tmp_path: Path) -> None:
+    with running_hub(tmp_path / "registry") as hub:
+        publish_fake_kernel(hub.registry, builds=BUILDS)
+        hub.registry.set_publisher("acme", True)
+        environ = hub.child_environment(tmp_path / "home", KERNEL_HUB_FRESHNESS="0.001")
+        assert load(environ).values == [[3]]
+    told = load(environ)
+    assert told.values == [[3]]
+    assert len(told.warnings) == 1
+    assert "trust" not in told.warnings[0]
+
+
+def test_a_cold_load_while_the_hub_is_busy_waits_as_told_and_says_so(
+    hub: HubServer, faults: Faults, environ: dict[str, str]
+) -> None:
+    faults.add(fault.status(429, headers={"retry-after": "1"}), "/refs", times=1)
+    told = load(environ)
+    assert told.values == [[3]]
+    assert any("1 s" in notice for notice in told.warnings)
+
+
+def test_a_cold_load_from_a_hub_that_asks_for_too_long_a_wait_is_an_error_that_says_how_long(
+    hub: HubServer, faults: Faults, environ: dict[str, str]
+) -> None:
+    faults.add(fault.status(429, headers={"retry-after": "3600"}), "/refs")
+    (result,) = load(environ).results
+    assert result["error"] == "SourceUnavailableError"
+    assert "3600 s" in result["text"]
+
+
+def test_the_newer_commit_that_was_never_fetched_does_not_hide_the_older_one_that_was(
+    hub: HubServer, environ: dict[str, str]
+) -> None:
+    assert load(environ).values == [[3]]
+    newer = {
+        "torch-cpu": fake_build(
+            "torch-cpu", files={"_math.py": b"def axpy(a, x, y):\n    return [0]\n\ndef origin():\n    return 0\n"}
+        )
+    }
+    publish_fake_kernel(hub.registry, builds=newer)
+    run_python("import kernel_hub; kernel_hub.explain('acme/axpy')", environ=environ | {"KERNEL_HUB_FRESHNESS": "0"})
+    assert load(environ | {"HF_HUB_OFFLINE": "1"}, no_sockets=True).values == [[3]]
+    assert load(environ, {"version": 1, "refresh": True}).values == [[0]]
+    assert load(environ | {"HF_HUB_OFFLINE": "1"}, no_sockets=True).values == [[0]]
+
+
+@pytest.mark.parametrize("setting", [{}, {"HF_HUB_OFFLINE": "1"}])
+def test_a_cache_that_is_complete_is_loaded_without_a_write(
+    hub: HubServer, environ: dict[str, str], tmp_path: Path, setting: dict[str, str]
+) -> None:
+    commit = hub.registry.refs(_repo()).branches["v1"]
+    assert load(environ).values == [[3]]
+    told = load(environ | setting, {"version": 1}, {"revision": commit}, no_writes_below=tmp_path / "home")
+    assert told.values == [[3], [3]]
+
+
+def test_a_process_without_telemetry_sends_no_facts_of_the_machine(
+    hub: HubServer, faults: Faults, environ: dict[str, str]
+) -> None:
+    told = load(environ | {"DO_NOT_TRACK": "1"}, {"version": 1, "user_agent": " "})
+    assert told.values == [[3]]
+    agents = {headers["user-agent"] for _, _, headers in faults.asked}
+    assert len(agents) == 1
+    agent = agents.pop()
+    assert agent == agent.strip()
+    assert "torch" not in agent
+    assert "python" not in agent
+
+
+def _repo() -> Any:
+    from kernel_hub.model.requirement import RepoId
+
+    return RepoId("acme", "axpy")
