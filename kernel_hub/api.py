@@ -22,6 +22,7 @@ from kernel_hub.model.host import Host
 from kernel_hub.model.requirement import RepoId, Requirement
 from kernel_hub.plan import Availability, Plan, Request
 from kernel_hub.settings import Settings, load_settings
+from kernel_hub.trust import NamedBy
 
 # What the device probes look at; another value of one of these is another host.
 _DEVICE_VARIABLES = (
@@ -47,6 +48,7 @@ def get_kernel(
     check_arch: bool = True,
     device: int | None = None,
     refresh: bool = False,
+    named_by: NamedBy = "code",
 ) -> ModuleType:
     """Load a kernel: resolved, matched to this machine, fetched, verified, imported.
 
@@ -63,6 +65,8 @@ def get_kernel(
         check_arch: Whether GPU architectures take part in choosing the build.
         device: Index of the only GPU that must be able to run it; default: every visible one.
         refresh: Look references up again although they are fresh.
+        named_by: "data" if the name came from data that others may write, such as a model's configuration. Then a
+            publisher's reputation and a blanket `trust_remote_code=True` are not enough; only lists allow it.
 
     Returns:
         The kernel's module; its `__kernel_hub__` is the `LoadedKernel` record.
@@ -71,7 +75,7 @@ def get_kernel(
         KernelHubError: Of the stage that failed; its `hint()` says what to do.
     """
     request = _request(repo_id, version, revision, backend, trust_remote_code, user_agent, check_arch, device, refresh)
-    return _loader().load(request).module
+    return _loader().load(replace(request, named_by=named_by)).module
 
 
 def get_locked_kernel(

@@ -19,6 +19,7 @@ from kernel_hub.cache.worklock import WorkLock
 from kernel_hub.errors import IncompleteArtifactError, OfflineError
 from kernel_hub.model.artifact import Artifact, FromSource
 from kernel_hub.model.metadata import MAX_BYTES
+from kernel_hub.model.repo_path import ATTESTATION_FOLDER, attestation_path
 from kernel_hub.model.selection import Accepted, Variant
 from kernel_hub.model.source import FileEntry, Pin, Source
 from kernel_hub.select import BUILD_FOLDER, METADATA_FILE, variants_of
@@ -108,24 +109,31 @@ def read_metadata(
         if label in wanted and (entry := _metadata_of(variant)) is not None
     }
     found: dict[str, bytes] = {}
-    missing = []
     for label, entry in entries.items():
         if entry.size_bytes > MAX_BYTES:
             found[label] = _beginning(source, pin, entry)
-        elif (content := cache.read(pin.repo, pin.commit, entry)) is not None:
-            found[label] = content
-        else:
-            missing.append(entry)
-    try:
-        _store_all(
-            source, cache, pin, [*missing, *_small_and_absent(cache, pin, ahead if missing else None)], replace=missing
-        )
-    except OfflineError:
-        return found
+    wanted_here = {label: entry for label, entry in entries.items() if label not in found}
+    if not _read_here(cache, pin, wanted_here, found):
+        name = ahead.variant.name if ahead is not None else "metadata"
+        lock = cache.lock(pin.repo, f"{pin.commit}.{name}", f"fetching metadata of {pin}")
+        with lock.held(lambda: False):
+            if not _read_here(cache, pin, wanted_here, found):
+                missing = [entry for label, entry in wanted_here.items() if label not in found]
+                more = _small_and_absent(cache, pin, ahead)
+                try:
+                    _store_all(source, cache, pin, list(dict.fromkeys([*missing, *more])), lock=lock, replace=missing)
+                except OfflineError:
+                    return found
+                _read_here(cache, pin, wanted_here, found)
+    return found
+
+
+def _read_here(cache: Cache, pin: Pin, entries: Mapping[str, FileEntry], found: dict[str, bytes]) -> bool:
+    """Add to `found` what is in the cache intact; whether that is all."""
     for label, entry in entries.items():
         if label not in found and (content := cache.read(pin.repo, pin.commit, entry)) is not None:
             found[label] = content
-    return found
+    return all(label in found for label in entries)
 
 
 def damaged(cache: Cache, pin: Pin, entries: Sequence[FileEntry]) -> list[FileEntry]:

@@ -21,11 +21,12 @@ from kernel_hub.errors import (
     KernelHubError,
     NoCompatibleVariantError,
     OfflineError,
+    SignatureInvalidError,
     SourceUnavailableError,
     TrustUnknownError,
     UntrustedPublisherError,
 )
-from kernel_hub.fetch import damaged, fetch, is_bytecode
+from kernel_hub.fetch import damaged, fetch, fetch_attestation, is_bytecode
 from kernel_hub.importer import LoadedKernel, check_dependencies, import_artifact
 from kernel_hub.locking.lookup import importing
 from kernel_hub.model.artifact import (
@@ -36,7 +37,6 @@ from kernel_hub.model.artifact import (
     Violation,
     ViolationKind,
 )
-from kernel_hub.model.backend import BackendKind
 from kernel_hub.model.digest import Digest
 from kernel_hub.model.host import Host
 from kernel_hub.model.lock_peer import ListingDigest
@@ -44,14 +44,14 @@ from kernel_hub.model.lock_pin import LockDigest, LockedPin
 from kernel_hub.model.requirement import AnyVersion, RepoId
 from kernel_hub.model.selection import Accepted, Variant
 from kernel_hub.model.source import Pin
-from kernel_hub.model.variant import ArchLabel, NoarchLabel
 from kernel_hub.plan import Availability, Plan, Request, facts
 from kernel_hub.planner import Planner
 from kernel_hub.refusal import best
 from kernel_hub.select import BUILD_FOLDER
 from kernel_hub.settings import Settings
+from kernel_hub.signatures import SignatureDemand
 from kernel_hub.sources.configured import connect
-from kernel_hub.trust import CouldNotCheck, NotTrusted, Trusted
+from kernel_hub.trust import CouldNotCheck, NotTrusted, Trusted, TrustedIfSigned
 from kernel_hub.verify import Stamps, verify
 
 _LOG = logging.getLogger("kernel_hub")
@@ -156,14 +156,25 @@ class Loader:
     def _verify(self, plan: Plan, chosen: Accepted) -> VerifiedArtifact:
         stamps = None if self._settings.verify_always else Stamps(self._settings.home / "stamps")
         artifact = self._artifact(plan, chosen)
+        expectation = _expectation(plan, chosen, require_digest=self._settings.trust.digest == "required")
+        demand = self._signature_demand(plan, chosen)
         try:
-            return verify(artifact, _expectation(plan, chosen), stamps=stamps)
-        except (DigestMismatchError, IncompleteArtifactError, InvalidDocumentError) as error:
+            return verify(artifact, expectation, stamps=stamps, signatures=demand)
+        except (DigestMismatchError, IncompleteArtifactError, InvalidDocumentError, SignatureInvalidError) as error:
             repaired = self._repaired(plan, chosen)
             if repaired is None:
                 raise
             _LOG.info("%s; the damaged files were fetched again", error.message)
-            return verify(repaired, _expectation(plan, chosen), stamps=stamps)
+            return verify(repaired, expectation, stamps=stamps, signatures=demand)
+
+    def _signature_demand(self, plan: Plan, chosen: Accepted) -> SignatureDemand | None:
+        """Whose signature the policy waits for, with the build's attestation brought beside it; None if it needs none."""
+        if not isinstance(plan.trust, TrustedIfSigned):
+            return None
+        if plan.pin is not None:
+            connection = self._planner.connect(plan.request)
+            fetch_attestation(connection.source, connection.cache, plan.pin, chosen.variant.name)
+        return SignatureDemand(plan.trust.ways, self._settings.trust.known_signers(), plan.trust.reason)
 
     def _repaired(self, plan: Plan, chosen: Accepted) -> Artifact | None:
         """The artifact with what is damaged fetched once more; None if that cannot be had, or nothing was damaged."""
@@ -192,13 +203,13 @@ class Loader:
             raise _not_synced(plan.pin, plan.locked, chosen.variant, connection.cache, error) from error
 
 
-def _expectation(plan: Plan, chosen: Accepted) -> Expectation:
+def _expectation(plan: Plan, chosen: Accepted, *, require_digest: bool) -> Expectation:
     digest = _locked_digest(plan, chosen.variant)
     return Expectation(
         version=plan.pin.version if plan.pin else None,
-        backend=_backend_of(chosen.variant),
         build_digest=digest if isinstance(digest, Digest) else None,
         locked_by=str(plan.locked.found) if plan.locked else "",
+        require_digest=require_digest,
     )
 
 
@@ -237,20 +248,10 @@ def _require_locked_listing(plan: Plan, variant: Variant) -> None:
         )
 
 
-def _backend_of(variant: Variant) -> BackendKind | None:
-    label = variant.label
-    if isinstance(label, ArchLabel):
-        return label.backend.kind
-    if isinstance(label, NoarchLabel):
-        name = "cann" if label.name == "npu" else label.name
-        return BackendKind(name) if name in list(BackendKind) else None
-    return None
-
-
 def _admit(plan: Plan) -> None:
     """Refuse a kernel whose publisher is not trusted; a folder is the caller's own code and is not asked about."""
     match plan.trust:
-        case None | Trusted():
+        case None | Trusted() | TrustedIfSigned():
             return
         case NotTrusted(reason, remedy):
             raise UntrustedPublisherError(f"{plan.request.requirement}: {reason}", hint=remedy)

@@ -17,7 +17,7 @@ from kernel_hub.model.selection import Accepted, Selection
 from kernel_hub.model.source import Pin
 from kernel_hub.overrides import Override
 from kernel_hub.refusal import machine, nearest, ways_out
-from kernel_hub.trust import Decision, Trusted
+from kernel_hub.trust import Decision, NamedBy, Trusted, TrustedIfSigned
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class Request:
         backend: The backend asked for; None means what fits this machine.
         device: Index of the only device that must be able to run it; None means every visible one.
         trust_remote_code: The caller's word on trust.
+        named_by: Whether code named the kernel, or data that others may write.
         check_arch: Whether GPU architectures take part in choosing.
         user_agent: Text added to the user agent of requests.
         refresh: Whether references are looked up again although they are fresh.
@@ -41,6 +42,7 @@ class Request:
     backend: str | None = None
     device: int | None = None
     trust_remote_code: bool | Sequence[str] = False
+    named_by: NamedBy = "code"
     check_arch: bool = True
     user_agent: str | Mapping[str, str] | None = None
     refresh: bool = False
@@ -99,6 +101,9 @@ class Plan:
             "locked_by": str(self.locked.found) if self.locked else None,
             "trusted": isinstance(self.trust, Trusted) if self.trust else None,
             "trust_reason": self.trust.reason if self.trust else None,
+            "signatures_needed": sorted(map(sorted, self.trust.ways))
+            if isinstance(self.trust, TrustedIfSigned)
+            else None,
             "chosen": chosen.variant.name if chosen else None,
             "accepted": [
                 {"label": verdict.variant.name, "archs": list(verdict.archs), "notes": list(verdict.notes)}

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from kernel_hub.model.lock_pin import LockedPin
 from kernel_hub.model.metadata import MAX_BYTES, Metadata
 from kernel_hub.model.requirement import AtRevision, is_commit
 from kernel_hub.model.selection import Accepted, Selection
-from kernel_hub.model.source import Pin
+from kernel_hub.model.source import Pin, PublisherStanding
 from kernel_hub.model.variant import UnknownLabel
 from kernel_hub.overrides import Override
 from kernel_hub.plan import Plan, Request, facts
@@ -34,7 +34,7 @@ from kernel_hub.resolve import candidates
 from kernel_hub.select import BUILD_FOLDER, METADATA_FILE, narrow, select, variants_of
 from kernel_hub.settings import Settings
 from kernel_hub.sources.configured import Connection, connect
-from kernel_hub.trust import Decision, Trusted, decide_by_publisher, decide_without_asking
+from kernel_hub.trust import Decision, Subject
 
 # A refusal looks at other versions of the kernel for a way out; that many at most, nearest first.
 _MAX_ALTERNATIVES_LOOKED_AT = 8
@@ -68,7 +68,7 @@ class Planner:
             required=request.locked,
         )
         connection = self.connect(request)
-        if _trust_without_asking(request, connection) is None:
+        if self._asks_publisher(request, connection):
             # Nothing else depends on the answer, so it may come while the versions are looked up.
             connection.source.begin_publisher(repo.namespace)
         if locked is not None:
@@ -165,7 +165,7 @@ class Planner:
             connection.source.name,
             pin=pin,
             locked=locked,
-            trust=_trust(request, connection),
+            trust=self._trust(request, connection, pin.commit, lambda: connection.source.publisher(pin.repo.namespace)),
             metadata=metadata,
             faults=faults,
             notes=tuple(notes),
@@ -194,6 +194,22 @@ class Planner:
             folders=builds.folders,
             notes=notes,
         )
+
+    def _trust(
+        self, request: Request, connection: Connection, commit: str | None, standing: Callable[[], PublisherStanding]
+    ) -> Decision:
+        subject, word = Subject(request.requirement.repo, commit, request.named_by, standing), request.trust_remote_code
+        return self._settings.trust.decide(subject, trust_remote_code=word, bound_in=connection.bound_in)
+
+    def _asks_publisher(self, request: Request, connection: Connection) -> bool:
+        asked = []
+
+        def note() -> PublisherStanding:
+            asked.append(True)
+            return PublisherStanding(None, "not asked yet")
+
+        self._trust(request, connection, None if _needs_refs(request) else _pin_of_commit(request).commit, note)
+        return bool(asked)
 
     def _other_versions(self, request: Request, connection: Connection, pins: tuple[Pin, ...]) -> tuple[str, ...]:
         """Other versions that have a fitting build, nearest to the one asked for; what cannot be read is passed over."""
@@ -282,14 +298,3 @@ def _parse_all(
         except KernelHubError as error:
             faults[name] = error
     return parsed, faults
-
-
-def _trust_without_asking(request: Request, connection: Connection) -> Trusted | None:
-    repo = request.requirement.repo
-    return decide_without_asking(repo, trust_remote_code=request.trust_remote_code, bound_in=connection.bound_in)
-
-
-def _trust(request: Request, connection: Connection) -> Decision:
-    repo = request.requirement.repo
-    allowed = _trust_without_asking(request, connection)
-    return allowed or decide_by_publisher(repo, connection.source.publisher(repo.namespace))

@@ -2,7 +2,8 @@
 
 Order, first found wins: arguments of a call, environment, the project's `pyproject.toml` (`[tool.kernel-hub]`, nearest
 upwards from the working folder), the user's file (`$KERNEL_HUB_CONFIG`, default `$XDG_CONFIG_HOME/kernel_hub/config.toml`),
-defaults. Registries are merged by namespace in that order.
+defaults. Registries are merged by namespace in that order. Trust files: the user's (`$KERNEL_HUB_TRUST`, default `trust.toml`
+beside the user's file) and the project's (`kernel-hub-trust.toml` beside its `pyproject.toml`), both of them.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from urllib.request import url2pathname
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.overrides import Override, read_overrides
+from kernel_hub.trust import TrustRules, merged, parse_trust_file
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
 DEFAULT_FRESHNESS_S = 600.0
 LOCK_VARIABLE = "KERNEL_HUB_LOCK"
 Mode: TypeAlias = Literal["online", "cached-first", "offline"]
+PROJECT_TRUST_FILE = "kernel-hub-trust.toml"
 _MAX_CONFIG_BYTES = 1 << 20
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"", "0", "false", "no", "off"})
@@ -70,6 +73,8 @@ class Settings:
         verify_always: Whether every load hashes every file again.
         lock_file: The lock that the environment names.
         locked_only: Whether everything that is not locked is refused.
+        trust: What the trust files say, the user's and the project's together.
+        trust_file: The user's own trust file, whether or not it is there.
         folder: The working folder, absolute.
         environ: The environment that all of this was read from, for the device probes.
     """
@@ -86,6 +91,8 @@ class Settings:
     verify_always: bool = False
     lock_file: Path | None = None
     locked_only: bool = False
+    trust: TrustRules = field(default_factory=TrustRules)
+    trust_file: Path = Path("trust.toml")
     folder: Path = field(default_factory=Path.cwd)
     environ: Mapping[str, str] = field(default_factory=dict)
 
@@ -125,6 +132,8 @@ def load_settings(environ: Mapping[str, str] | None = None, folder: Path | None 
         verify_always=environment.get("KERNEL_HUB_VERIFY", "").strip().lower() == "always",
         lock_file=(here / Path(lock).expanduser()).absolute() if (lock := environment.get(LOCK_VARIABLE)) else None,
         locked_only=_flag(environment, "KERNEL_HUB_LOCKED"),
+        trust=_trust_rules(environment, here),
+        trust_file=_own_file(environment, "KERNEL_HUB_TRUST", "trust.toml"),
         folder=here.absolute(),
         environ=environment,
     )
@@ -193,7 +202,7 @@ def _registry_tables(environment: Mapping[str, str], here: Path) -> list[tuple[M
     if project is not None:
         table = _table(_load_toml(project), project, "tool", "kernel-hub")
         tables.append((_table(table, project, "registries"), f"{project} [tool.kernel-hub.registries]", project.parent))
-    user = _user_file(environment)
+    user = _own_file(environment, "KERNEL_HUB_CONFIG", "config.toml")
     if user.is_file():
         tables.append((_table(_load_toml(user), user, "registries"), f"{user} [registries]", user.parent))
     return tables
@@ -248,23 +257,37 @@ def _project_file(here: Path) -> Path | None:
     return None
 
 
-def _user_file(environment: Mapping[str, str]) -> Path:
-    named = environment.get("KERNEL_HUB_CONFIG")
+def _own_file(environment: Mapping[str, str], variable: str, name: str) -> Path:
+    """A file of the user's: the one that a variable names, or the usual one."""
+    named = environment.get(variable)
     if named:
         return Path(named).expanduser()
-    return Path(environment.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "kernel_hub" / "config.toml"
+    return Path(environment.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "kernel_hub" / name
+
+
+def _trust_rules(environment: Mapping[str, str], here: Path) -> TrustRules:
+    project = _project_file(here)
+    paths = [_own_file(environment, "KERNEL_HUB_TRUST", "trust.toml")]
+    paths += [project.with_name(PROJECT_TRUST_FILE)] if project else []
+    return merged([parse_trust_file(_read(path), name=str(path)) for path in paths if path.is_file()])
 
 
 def _load_toml(path: Path) -> Mapping[str, Any]:
     try:
-        content = path.read_bytes()
-        if len(content) > _MAX_CONFIG_BYTES:
-            raise InvalidDocumentError(str(path), f"is longer than {_MAX_CONFIG_BYTES} bytes")
-        return tomllib.loads(content.decode("utf-8"))
+        return tomllib.loads(_read(path).decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidDocumentError(str(path), f"is not TOML: {error}") from error
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(_MAX_CONFIG_BYTES + 1)
     except OSError as error:
         raise InvalidDocumentError(str(path), f"cannot be read: {error.strerror}") from error
+    if len(content) > _MAX_CONFIG_BYTES:
+        raise InvalidDocumentError(str(path), f"is longer than {_MAX_CONFIG_BYTES} bytes")
+    return content
 
 
 def _table(document: Mapping[str, Any], path: Path, *keys: str) -> Mapping[str, Any]:

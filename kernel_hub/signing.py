@@ -11,8 +11,9 @@ from kernel_hub.errors import DigestMissingError, InvalidDocumentError
 from kernel_hub.local import find_builds
 from kernel_hub.model.artifact import LOCAL_PATH, Artifact, Expectation, FromFolder
 from kernel_hub.model.metadata import Metadata
+from kernel_hub.model.repo_path import attestation_path
 from kernel_hub.model.variant import UnknownLabel, read_label
-from kernel_hub.signatures import PrivateKey, attestation_path, sign_build
+from kernel_hub.signatures import PrivateKey, sign_build
 from kernel_hub.verify import METADATA, verify
 
 

@@ -90,12 +90,14 @@ class Importer:
         check_dependencies(verified.metadata)
         claim = self._claim(verified, prefix, notes)
         try:
-            if claim.finished and claim.record is not None:
-                return claim.record
-            _prepare_native(verified)
-            self._import(claim, verified)
-            assert claim.record is not None, "the module of a claim is only made by its own loader"
-            return claim.record
+            if not claim.finished:
+                _prepare_native(verified)
+                self._import(claim, verified)
+            record = claim.record
+            assert record is not None, "the module of a claim is only made by its own loader"
+            found = _record(verified, record.module, notes)
+            # The same bytes may have come from elsewhere before; what is returned says where this call found them.
+            return record if _provenance(found) == _provenance(record) else found
         finally:
             self._release(claim)
 
@@ -149,16 +151,7 @@ class Importer:
 
     def _begin(self, claim: _Claim, verified: VerifiedArtifact, notes: tuple[str, ...], module: ModuleType) -> None:
         claim.begun = True
-        claim.record = LoadedKernel(
-            module=module,
-            name=_kernel_name(verified),
-            origin=verified.artifact.origin,
-            label=verified.artifact.label,
-            version=verified.metadata.version,
-            metadata=verified.metadata,
-            tree_digest=verified.tree_digest,
-            notes=tuple(dict.fromkeys((*notes, *_own_notes(verified)))),
-        )
+        claim.record = _record(verified, module, notes)
         module.__dict__["__kernel_hub__"] = claim.record
 
     def _end(self, claim: _Claim, module: ModuleType | None) -> None:
@@ -205,7 +198,7 @@ def import_artifact(verified: VerifiedArtifact, *, notes: tuple[str, ...] = ()) 
         notes: What earlier stages have to say to the reader of the record.
 
     Returns:
-        The record; the module carries it as `__kernel_hub__`.
+        The record. The module carries that of its first import as `__kernel_hub__`.
 
     Raises:
         EmptyKernelError: If the build has no entry module.
@@ -251,6 +244,23 @@ def _prepare_native(verified: VerifiedArtifact) -> None:
             hint=pip_line(("torch",)),
         )
     importlib.import_module("torch")
+
+
+def _record(verified: VerifiedArtifact, module: ModuleType, notes: tuple[str, ...]) -> LoadedKernel:
+    return LoadedKernel(
+        module=module,
+        name=_kernel_name(verified),
+        origin=verified.artifact.origin,
+        label=verified.artifact.label,
+        version=verified.metadata.version,
+        metadata=verified.metadata,
+        tree_digest=verified.tree_digest,
+        notes=tuple(dict.fromkeys((*notes, *_own_notes(verified)))),
+    )
+
+
+def _provenance(record: LoadedKernel) -> tuple[object, ...]:
+    return (record.origin, record.label, record.metadata, record.notes)
 
 
 def _kernel_name(verified: VerifiedArtifact) -> str:

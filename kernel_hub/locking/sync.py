@@ -26,7 +26,7 @@ from kernel_hub.model.target import Target
 from kernel_hub.plan import Request
 from kernel_hub.select import BUILD_FOLDER, variants_of
 from kernel_hub.settings import Settings
-from kernel_hub.trust import CouldNotCheck, NotTrusted, decide_by_publisher, decide_without_asking
+from kernel_hub.trust import CouldNotCheck, NotTrusted, Subject
 from kernel_hub.verify import verify
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -151,17 +151,14 @@ class Syncer:
     def _synced(self, kernel: LockedKernel, verified: VerifiedArtifact) -> SyncedBuild:
         build = kernel.build(verified.artifact.label)
         assert build is not None, f"{verified.artifact.label} of {kernel} was fetched, but is not locked"
-        return SyncedBuild(kernel, build, verified.artifact.root, self._note(kernel.repo))
+        return SyncedBuild(kernel, build, verified.artifact.root, self._note(kernel.repo, kernel.commit))
 
-    def _note(self, repo: RepoId) -> str:
+    def _note(self, repo: RepoId, commit: str) -> str:
         # Asked for here too, so that the answer is remembered for loading without network.
         connection = self._connect(repo)
-        decision = decide_without_asking(repo, trust_remote_code=False, bound_in=connection.bound_in)
-        if decision is None:
-            standing = decide_by_publisher(repo, connection.source.publisher(repo.namespace))
-            if isinstance(standing, NotTrusted | CouldNotCheck):
-                return f"{standing.reason}; {standing.remedy}"
-        return ""
+        subject = Subject(repo, commit, "code", lambda: connection.source.publisher(repo.namespace))
+        decision = self._settings.trust.decide(subject, bound_in=connection.bound_in)
+        return f"{decision.reason}; {decision.remedy}" if isinstance(decision, NotTrusted | CouldNotCheck) else ""
 
 
 def _variant(variants: Iterable[Variant], pin: Pin, build: LockedBuild) -> Variant:

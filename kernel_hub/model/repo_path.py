@@ -13,6 +13,9 @@ from collections.abc import Iterable
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.requirement import is_commit
 
+ATTESTATION_FOLDER = "attestations"
+"""Where a repository keeps the attestations of its builds: beside `build/`, because a build holds listed files only."""
+
 MAX_PATH_BYTES = 1024
 MAX_COMPONENT_BYTES = 255
 MAX_REF_CHARS = 200
@@ -20,6 +23,11 @@ MAX_REF_CHARS = 200
 # Windows opens a device for these names in any folder, with any extension.
 _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))})
 _REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+-]*")
+
+
+def attestation_path(label: str) -> str:
+    """Where the attestation of a build lies in its repository."""
+    return f"{ATTESTATION_FOLDER}/{label}.json"
 
 
 def is_device_name(text: str) -> bool:

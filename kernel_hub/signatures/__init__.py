@@ -8,7 +8,7 @@ metadata is parsed. Both need the extra `sign`.
 
 from __future__ import annotations
 
-from kernel_hub.signatures.attestation import Envelope, Statement, attestation_path
+from kernel_hub.signatures.attestation import Envelope, Statement
 from kernel_hub.signatures.check import Evidence, SignatureDemand, require_signature
 from kernel_hub.signatures.ed25519 import PrivateKey
 from kernel_hub.signatures.sign import sign_build
@@ -19,7 +19,6 @@ __all__ = [
     "PrivateKey",
     "SignatureDemand",
     "Statement",
-    "attestation_path",
     "require_signature",
     "sign_build",
 ]

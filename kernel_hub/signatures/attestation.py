@@ -18,18 +18,13 @@ from pathlib import Path
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.digest import Digest, DigestAlgorithm
 from kernel_hub.model.document import JsonObject, load_json
+from kernel_hub.model.repo_path import attestation_path
 
-ATTESTATION_FOLDER = "attestations"
 BUILD_FOLDER = "build"
 MAX_BYTES = 1 << 18
 _PAYLOAD_TYPE = "application/vnd.in-toto+json"
 _STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 _PREDICATE_TYPE = "urn:kernel-hub:attestation:build:1"
-
-
-def attestation_path(label: str) -> str:
-    """Where the attestation of a build lies in its repository."""
-    return f"{ATTESTATION_FOLDER}/{label}.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +155,7 @@ def attestation_beside(root: Path, label: str) -> Path | None:
     """The file that holds the attestation of the build in `root`, if the folder is laid out as a repository."""
     if root.parent.name != BUILD_FOLDER:
         return None
-    path = root.parent.parent / ATTESTATION_FOLDER / f"{label}.json"
+    path = root.parent.parent / attestation_path(label)
     return path if path.is_file() else None
 
 

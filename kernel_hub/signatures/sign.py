@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kernel_hub.signatures.attestation import Envelope, Signature, Statement, attestation_path
+from kernel_hub.model.repo_path import attestation_path
+from kernel_hub.signatures.attestation import Envelope, Signature, Statement
 from kernel_hub.signatures.ed25519 import PrivateKey
 from kernel_hub.trust.signer import Ed25519Signer
 

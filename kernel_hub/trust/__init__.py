@@ -15,8 +15,6 @@ from kernel_hub.trust.policy import (
     NamedBy,
     Policy,
     Subject,
-    decide_by_publisher,
-    decide_without_asking,
 )
 from kernel_hub.trust.rules import Demand, Entry, Scope, TrustRules, merged
 from kernel_hub.trust.signer import BUILT_IN_SIGNERS, Ed25519Signer, Signer, SigstoreSigner
@@ -41,8 +39,6 @@ __all__ = [
     "Trusted",
     "TrustedIfSigned",
     "Ways",
-    "decide_by_publisher",
-    "decide_without_asking",
     "format_entry",
     "format_trust_file",
     "merged",

@@ -210,34 +210,3 @@ def remedy_for(subject: Subject) -> str:
         f"to allow this repository: kernel-hub trust add {subject.repo}, "
         f"or get_kernel('{subject.repo}', ..., trust_remote_code=['{subject.repo}'])"
     )
-
-
-def decide_without_asking(
-    repo: RepoId, *, trust_remote_code: bool | Sequence[str], bound_in: str | None
-) -> Trusted | None:
-    """The rules that need no look-up: an allowance, or None if the publisher must be asked for.
-
-    Args:
-        repo: The repository.
-        trust_remote_code: The caller's word: everything, nothing, or these repositories.
-        bound_in: The setting that binds the namespace to a registry, or None.
-    """
-    if trust_remote_code is True:
-        return Trusted("trust_remote_code=True")
-    if not isinstance(trust_remote_code, bool) and str(repo) in trust_remote_code:
-        return Trusted(f"trust_remote_code lists {repo}")
-    if bound_in is not None:
-        return Trusted(f"the namespace {repo.namespace!r} is bound to a registry by {bound_in}")
-    return None
-
-
-def decide_by_publisher(repo: RepoId, standing: PublisherStanding) -> Decision:
-    """The decision that follows from what the source says of the publisher."""
-    remedy = f"to allow this repository: get_kernel('{repo}', ..., trust_remote_code=['{repo}'])"
-    if standing.trusted is None:
-        return CouldNotCheck(
-            f"could not check whether {repo.namespace!r} is a trusted publisher: {standing.reason}", remedy
-        )
-    if standing.trusted:
-        return Trusted(f"{repo.namespace!r} is a trusted publisher ({standing.reason})")
-    return NotTrusted(f"{repo.namespace!r} is not a trusted publisher ({standing.reason})", remedy)

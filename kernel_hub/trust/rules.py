@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.requirement import RepoId
+from kernel_hub.trust.decision import Decision
 from kernel_hub.trust.policy import (
     AllOf,
     AnyOf,
@@ -27,6 +28,7 @@ from kernel_hub.trust.policy import (
     Publisher,
     Repository,
     SignedBy,
+    Subject,
 )
 from kernel_hub.trust.signer import BUILT_IN_SIGNERS, Signer
 
@@ -149,6 +151,12 @@ class TrustRules:
                         hint=f"signers are {', '.join(sorted(known))}",
                     )
         return self
+
+    def decide(
+        self, subject: Subject, *, trust_remote_code: bool | Sequence[str] = False, bound_in: str | None = None
+    ) -> Decision:
+        """Whether code of a repository may run here; arguments as for `policy`."""
+        return self.policy(trust_remote_code=trust_remote_code, bound_in=bound_in).decide(subject)
 
     def policy(self, *, trust_remote_code: bool | Sequence[str] = False, bound_in: str | None = None) -> Policy:
         """The one rule that all of this amounts to.

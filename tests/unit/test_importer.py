@@ -97,6 +97,9 @@ def test_the_same_bytes_from_another_origin_are_the_same_kernel(tmp_path: Path, 
     first = import_artifact(verified_build(tmp_path / "a" / "torch-cpu", files))
     second = import_artifact(verified_build(tmp_path / "b" / "torch-cpu", files))
     assert second.module is first.module
+    assert [str(record.origin) for record in (first, second)] == [
+        f"{tmp_path / name / 'torch-cpu'} (local path)" for name in "ab"
+    ]
     assert seen == ["ran"]
 
 

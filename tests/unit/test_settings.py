@@ -8,6 +8,7 @@ import pytest
 
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.settings import Settings, load_settings
+from kernel_hub.trust import TrustRules
 
 
 @pytest.fixture
@@ -110,3 +111,23 @@ def test_a_configuration_file_that_is_no_toml_is_named(read, tmp_path: Path) -> 
     (tmp_path / "pyproject.toml").write_text("[tool")
     with pytest.raises(InvalidDocumentError, match=r"pyproject\.toml"):
         read()
+
+
+def test_trust_files_of_the_user_and_the_project_are_read_together(read, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    assert read().trust == TrustRules()
+    assert read().trust_file == tmp_path / "xdg" / "kernel_hub" / "trust.toml"
+    (tmp_path / "mine.toml").write_text('[[allow]]\npublisher = "mine"\n')
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "kernel-hub-trust.toml").write_text('digest = "required"\n[[allow]]\npublisher = "ours"\n')
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    settings = read(below, KERNEL_HUB_TRUST=str(tmp_path / "mine.toml"))
+    assert [str(entry.scope) for entry in settings.trust.allowed] == ["mine/*", "ours/*"]
+    assert settings.trust.digest == "required"
+    assert settings.trust_file == tmp_path / "mine.toml"
+
+
+def test_a_fault_of_a_trust_file_names_file_and_key(read, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "mine.toml").write_text('[[allow]]\npublishr = "mine"\n')
+    with pytest.raises(InvalidDocumentError, match=r"mine\.toml: allow\[0\]\.publishr: unknown key"):
+        read(KERNEL_HUB_TRUST=str(tmp_path / "mine.toml"))

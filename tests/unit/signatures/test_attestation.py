@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kernel_hub.errors import InvalidDocumentError
-from kernel_hub.signatures.attestation import Envelope, Signature, Statement, attestation_beside, attestation_path
+from kernel_hub.model.repo_path import attestation_path
+from kernel_hub.signatures.attestation import Envelope, Signature, Statement, attestation_beside
 
 STATEMENT = Statement.of("torch-cpu", b"{}", "acme/axpy")
 
