@@ -13,6 +13,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from kernel_hub.build.cuda import CUDA_SUFFIX, chosen_archs, device_options, for_host
 from kernel_hub.build.matrix import NativeJob
 from kernel_hub.build.recipe import Component, TorchFramework
 from kernel_hub.model.backend import BackendKind
@@ -91,19 +92,25 @@ def compile_steps(
         compiler: The C++ compiler.
         python_include: Where Python.h lies.
     """
-    common = _common_flags(job, module_id, layout, python_include)
+    flags = _Flags(job, module_id, layout, python_include)
     steps = []
     for component in (_binding(job), *job.components):
         for source in component.src:
-            if Path(source).suffix not in _CXX_SUFFIXES:
-                continue
+            suffix = Path(source).suffix
             output = layout.objects / component.name / f"{source}.o"
             depfile = output.with_name(f"{output.name}.d")
+            files = ("-c", source, "-o", str(output), "-MD", "-MF", str(depfile))
             includes = [f"-I{folder}" for folder in component.include]
-            argv = (
-                str(compiler), "-c", source, "-o", str(output), "-MD", "-MF", str(depfile),
-                *includes, *common, *component.cxx_flags,
-            )  # fmt: skip
+            if suffix in _CXX_SUFFIXES:
+                argv = (str(compiler), *files, *includes, *flags.common, *flags.host, *component.cxx_flags)
+            elif suffix == CUDA_SUFFIX and job.toolkit is not None:
+                device = device_options(compiler, source, chosen_archs(component.archs, job.toolkit.version))
+                argv = (
+                    str(job.toolkit.nvcc), *files, *includes, *flags.common, *for_host(flags.host), *device,
+                    *component.device_flags,
+                )  # fmt: skip
+            else:
+                continue
             name = "binding" if component.name == _BINDING else component.name
             steps.append(Step(f"{name}: {source}", argv, layout.folder, output, depfile))
     return tuple(steps)
@@ -112,6 +119,7 @@ def compile_steps(
 def link_step(job: NativeJob, layout: Layout, objects: Sequence[Path], compiler: Path, floor: Floor) -> Step:
     """The step that links a job's objects into its native module."""
     torch = ("-ltorch", "-ltorch_cpu") if job.stable_abi else ("-ltorch", "-ltorch_cpu", "-lc10")
+    device = (f"-L{job.toolkit.libraries}", "-lcudart") if job.toolkit else ()
     argv = (
         str(compiler), "-shared", "-nodefaultlibs", "-o", str(layout.library),
         *map(str, objects), str(floor.archive), f"-Wl,--exclude-libs,{floor.archive.name}",
@@ -124,7 +132,7 @@ def link_step(job: NativeJob, layout: Layout, objects: Sequence[Path], compiler:
         "-lgcc_s", "-lgcc",
         # They are loaded without offering their symbols to later libraries, so the module has to name them even where
         # a linker would find nothing that needs them.
-        f"-L{job.torch.libraries}", "-Wl,--no-as-needed", *torch,
+        f"-L{job.torch.libraries}", "-Wl,--no-as-needed", *torch, *device,
     )  # fmt: skip
     return Step("link", argv, layout.folder, layout.library)
 
@@ -142,20 +150,33 @@ def _binding(job: NativeJob) -> Component:
     return Component(_BINDING, job.backend, ("torch",), framework.src, framework.include, framework.cxx_flags)
 
 
-def _common_flags(job: NativeJob, module_id: str, layout: Layout, python_include: Path) -> tuple[str, ...]:
-    release = job.stable_abi or job.torch.version
-    standard = "c++20" if release >= _CXX20_SINCE else "c++17"
-    defines = [f"TORCH_EXTENSION_NAME={module_id}", *_DEFINES[job.backend], f"Py_LIMITED_API={LIMITED_API}"]
-    if job.stable_abi is not None:
-        defines.append(f"TORCH_TARGET_VERSION={target_version(job.stable_abi)}")
-    elif job.torch.cxx11_abi is not None:
-        defines.append(f"_GLIBCXX_USE_CXX11_ABI={int(job.torch.cxx11_abi)}")
-    system = [part for folder in (*job.torch.includes, python_include) for part in ("-isystem", str(folder))]
-    return (
-        f"-std={standard}", "-O3", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden",
-        "-fno-gnu-unique", "-fno-ident", *_prefix_maps(job, layout, python_include),
-        *(f"-D{define}" for define in defines), f"-I{layout.generated}", *system,
-    )  # fmt: skip
+class _Flags:
+    """The flags that all sources of a job share.
+
+    Attributes:
+        common: Those that every compiler understands.
+        host: Those that the C++ compiler understands, also behind nvcc.
+    """
+
+    def __init__(self, job: NativeJob, module_id: str, layout: Layout, python_include: Path) -> None:
+        release = job.stable_abi or job.torch.version
+        standard = "c++20" if release >= _CXX20_SINCE else "c++17"
+        defines = [f"TORCH_EXTENSION_NAME={module_id}", *_DEFINES[job.backend], f"Py_LIMITED_API={LIMITED_API}"]
+        if job.stable_abi is not None:
+            defines.append(f"TORCH_TARGET_VERSION={target_version(job.stable_abi)}")
+        elif job.torch.cxx11_abi is not None:
+            defines.append(f"_GLIBCXX_USE_CXX11_ABI={int(job.torch.cxx11_abi)}")
+        system = [*job.torch.includes, python_include]
+        if job.toolkit is not None:
+            system.append(job.toolkit.root / "include")
+        self.common = (
+            f"-std={standard}", "-O3", "-DNDEBUG", *(f"-D{define}" for define in defines), f"-I{layout.generated}",
+            *(part for folder in system for part in ("-isystem", str(folder))),
+        )  # fmt: skip
+        self.host = (
+            "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-fno-gnu-unique", "-fno-ident",
+            *_prefix_maps(job, layout, python_include),
+        )  # fmt: skip
 
 
 def target_version(abi: Version) -> str:

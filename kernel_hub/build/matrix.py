@@ -12,8 +12,9 @@ from typing import TypeAlias, assert_never
 
 from packaging.version import Version
 
+from kernel_hub.build.cuda import CUDA_SUFFIX, chosen_archs, listed_archs
 from kernel_hub.build.machine import CudaToolkit, Machine, TorchSdk
-from kernel_hub.build.recipe import Component, NoarchFramework, Recipe, TorchFramework, TvmFfiFramework
+from kernel_hub.build.recipe import BackendRules, Component, NoarchFramework, Recipe, TorchFramework, TvmFfiFramework
 from kernel_hub.model.backend import Backend, BackendKind
 from kernel_hub.model.framework import Torch, TorchStableAbi
 from kernel_hub.model.variant import ArchLabel, NoarchLabel
@@ -136,14 +137,61 @@ def _of_torch(
     problem = _torch_problem(framework, torch, target)
     if problem:
         yield Omission(document, backend, problem)
-    elif backend is not BackendKind.CPU:
+    elif backend is BackendKind.CPU:
+        label = ArchLabel(_abi(torch, target), Backend(backend), machine.cpu, machine.os)
+        yield NativeJob(label, document, recipe, recipe.components_of(backend), torch)
+    elif backend is BackendKind.CUDA:
+        yield from _of_cuda(document, recipe, torch, target, machine)
+    else:
         tool = _TOOLCHAINS.get(backend)
         reason = f"needs {tool}, which this release does not drive" if tool else "has no compiled builds"
         yield Omission(document, backend, reason)
-    else:
-        abi = TorchStableAbi(target) if target else Torch(torch.version, torch.cxx11_abi)
-        label = ArchLabel(abi, Backend(backend), machine.cpu, machine.os)
-        yield NativeJob(label, document, recipe, recipe.components_of(backend), torch)
+
+
+def _abi(torch: TorchSdk, target: Version | None) -> TorchStableAbi | Torch:
+    return TorchStableAbi(target) if target else Torch(torch.version, torch.cxx11_abi)
+
+
+def _of_cuda(
+    document: str, recipe: Recipe, torch: TorchSdk, target: Version | None, machine: Machine
+) -> Iterator[Job | Omission]:
+    kind = BackendKind.CUDA
+    if not machine.cuda:
+        yield Omission(document, kind, machine.absent.get("cuda", "there is no CUDA toolkit here"))
+    for toolkit in machine.cuda:
+        components = tuple(
+            item for item in recipe.components_of(kind) if not item.cuda_minver or item.cuda_minver <= toolkit.version
+        )
+        # A component without device code is compiled for no architecture, whatever it asks for.
+        devices = [item for item in components if any(source.endswith(CUDA_SUFFIX) for source in item.src)]
+        archs = [chosen_archs(item.archs, toolkit.version) for item in devices]
+        problem = _cuda_problem(recipe.rules.get(kind, BackendRules()), torch, target, toolkit.version)
+        unmade = [item.name for item, chosen in zip(devices, archs, strict=True) if not chosen]
+        if problem:
+            yield Omission(document, kind, problem)
+        elif unmade:
+            yield Omission(
+                document,
+                kind,
+                f"CUDA {toolkit.version} compiles nothing for the cuda-capabilities of {', '.join(unmade)}",
+            )
+        else:
+            label = ArchLabel(_abi(torch, target), Backend(kind, toolkit.version), machine.cpu, machine.os)
+            listed = listed_archs(arch for chosen in archs for arch in chosen)
+            yield NativeJob(label, document, recipe, components, torch, listed, toolkit)
+
+
+def _cuda_problem(rules: BackendRules, torch: TorchSdk, target: Version | None, toolkit: Version) -> str | None:
+    if rules.minver is not None and toolkit < rules.minver:
+        return f"CUDA {toolkit} is here, the recipe asks for {rules.minver} or newer"
+    if rules.maxver is not None and toolkit > rules.maxver:
+        return f"CUDA {toolkit} is here, the recipe asks for {rules.maxver} or older"
+    if toolkit.minor > 9:
+        return f"CUDA {toolkit} has no label: its minor version has two digits"
+    if target is None and torch.cuda != toolkit:
+        built = f"CUDA {torch.cuda}" if torch.cuda else "CPU only"
+        return f"the torch here is for {built}, and only builds on the stable ABI do without one for CUDA {toolkit}"
+    return None
 
 
 def _torch_problem(framework: TorchFramework, torch: TorchSdk, target: Version | None) -> str | None:

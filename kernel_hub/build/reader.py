@@ -12,6 +12,7 @@ from typing import Any
 
 from packaging.version import Version
 
+from kernel_hub.build.cuda import is_inert_flag, is_inert_path
 from kernel_hub.build.editions import to_current
 from kernel_hub.build.fields import checked, extensions, flags, git_url, kernel_depends, paths, python_depends, version
 from kernel_hub.build.recipe import (
@@ -150,6 +151,13 @@ def _home(general: JsonObject) -> Home:
     return Home(repo, branch)
 
 
+def _require_inert(table: JsonObject) -> None:
+    for key, is_inert in (("cuda-flags", is_inert_flag), ("src", is_inert_path), ("include", is_inert_path)):
+        for index, text in enumerate(table.texts(key, default=())):
+            if not is_inert(text):
+                raise table.fault(f"{key}[{index}]", f"{text!r} holds characters that nvcc hands to a shell")
+
+
 def _framework(top: JsonObject, raw: Mapping[str, Any], backends: tuple[BackendKind, ...]) -> Framework:
     given = [key for key in ("torch", "tvm-ffi", "torch-noarch") if top.has(key)]
     if len(given) != 1:
@@ -226,6 +234,8 @@ def _component(name: str, tables: JsonObject, backends: tuple[BackendKind, ...])
     for index, dependency in enumerate(depends):
         if dependency not in DEPENDS:
             raise table.fault(f"depends[{index}]", f"{dependency!r} is not one of {', '.join(DEPENDS)}")
+    if backend is BackendKind.CUDA:
+        _require_inert(table)
     return Component(
         name=name,
         backend=backend,

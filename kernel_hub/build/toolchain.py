@@ -12,29 +12,33 @@ import re
 import shutil
 import subprocess
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
 from packaging.version import InvalidVersion, Version
 
-from kernel_hub.build.machine import Compiler, Machine, TorchSdk
+from kernel_hub.build.machine import Compiler, CudaToolkit, Machine, TorchSdk
 from kernel_hub.errors import ToolchainError
 
 _CPUS = {"amd64": "x86_64", "arm64": "aarch64"}
 _TORCH_VERSION = re.compile(r"^__version__ = '([^']+)'", re.MULTILINE)
 _TORCH_CUDA = re.compile(r"^cuda: [^=]*= (?:'([^']+)'|None)", re.MULTILINE)
 _CXX11_ABI = re.compile(r"_GLIBCXX_USE_CXX11_ABI=([01])")
+_CUDA_RELEASE = re.compile(r"release (\d+)\.(\d+)")
+_NVCC_TOP = re.compile(r"^#\$ TOP=(.+)$", re.MULTILINE)
 _PROBE_TIMEOUT_S = 60
 
 _Found = TypeVar("_Found")
 
 
-def find_machine(*, compiler: Path | None = None) -> Machine:
+def find_machine(*, compiler: Path | None = None, cuda_homes: Iterable[Path] = ()) -> Machine:
     """Look around on this machine. What is missing is a fact of the value, not an error.
 
     Args:
         compiler: The C++ compiler to use instead of the `g++` on the search path.
+        cuda_homes: Folders of CUDA toolkits; if there are none, the one of the `nvcc` on the search path and those in
+            the usual places are taken.
     """
     absent: dict[str, str] = {}
     cpu = platform.machine().lower()
@@ -52,8 +56,48 @@ def find_machine(*, compiler: Path | None = None) -> Machine:
         compiler=attempt("compiler", lambda: _find_compiler(compiler)),
         torch=attempt("torch", find_torch),
         python_include=attempt("python", _find_python),
+        cuda=attempt("cuda", lambda: find_toolkits(tuple(cuda_homes) or usual_cuda_homes())) or (),
         absent=absent,
     )
+
+
+def usual_cuda_homes() -> tuple[Path, ...]:
+    """Where CUDA toolkits usually are on this machine."""
+    found = []
+    nvcc = shutil.which("nvcc")
+    if nvcc:
+        # It may be a script that calls the real one, which alone knows where it is.
+        top = _NVCC_TOP.search(_ask((nvcc, "--dryrun", "-E", "-x", "cu", os.devnull), errors=True))
+        found.append(Path(top[1]).resolve() if top else Path(nvcc).resolve().parent.parent)
+    local = Path("/usr/local")
+    found += sorted(path.resolve() for path in local.glob("cuda-*") if (path / "bin" / "nvcc").is_file())
+    return tuple(dict.fromkeys(found))
+
+
+def find_toolkits(homes: Iterable[Path]) -> tuple[CudaToolkit, ...]:
+    """The CUDA toolkits in folders, oldest first, one of each release.
+
+    Raises:
+        ToolchainError: If there is none, or one lacks a part that building needs.
+    """
+    found: dict[Version, CudaToolkit] = {}
+    for home in homes:
+        nvcc = home / "bin" / "nvcc"
+        release = _CUDA_RELEASE.search(_ask((str(nvcc), "--version")))
+        if release is None:
+            raise ToolchainError(f"{nvcc} does not state its release")
+        folders = [home / "lib64", home / "lib", *sorted(home.glob("targets/*/lib"))]
+        libraries = next((folder for folder in folders if (folder / "libcudart.so").exists()), None)
+        if libraries is None:
+            raise ToolchainError(
+                f"the CUDA toolkit in {home} has no libcudart.so",
+                hint="install its runtime library, or link lib/libcudart.so to the numbered file beside it",
+            )
+        version = Version(f"{release[1]}.{release[2]}")
+        found.setdefault(version, CudaToolkit(version, home, nvcc, libraries))
+    if not found:
+        raise ToolchainError("there is no CUDA toolkit here", hint="install one, or name its folder")
+    return tuple(found[version] for version in sorted(found))
 
 
 def library_finder(compiler: Compiler) -> Callable[[str], Path]:
@@ -134,9 +178,12 @@ def _find_python() -> Path:
     return folder
 
 
-def _ask(argv: tuple[str, ...]) -> str:
+def _ask(argv: tuple[str, ...], *, errors: bool = False) -> str:
+    """What a program says, or with `errors` what it says on its error output."""
     try:
-        answer = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=_PROBE_TIMEOUT_S)
+        answer = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=_PROBE_TIMEOUT_S
+        )
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError) as error:
         raise ToolchainError(f"{argv[0]} does not answer: {error}") from error
-    return answer.stdout
+    return answer.stderr if errors else answer.stdout

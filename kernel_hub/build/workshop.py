@@ -18,6 +18,7 @@ from kernel_hub.build.audit.known import find_knowledge
 from kernel_hub.build.audit.layout import check_build
 from kernel_hub.build.command import Floor, Layout, Step, compile_steps, link_step
 from kernel_hub.build.compile import run_step, run_steps
+from kernel_hub.build.cuda import is_inert_path
 from kernel_hub.build.floor import prepare_floor
 from kernel_hub.build.generated import REGISTRATION_HEADER
 from kernel_hub.build.machine import Machine
@@ -127,9 +128,10 @@ class Workshop:
         layout = Layout(self._project.folder, work / "include", work / "objects", work / f"{name}.abi3.so")
         layout.generated.mkdir(parents=True, exist_ok=True)
         (layout.generated / "registration.h").write_text(REGISTRATION_HEADER, encoding="ascii")
+        _require_inert(job, layout)
         logs = work / "logs"
         shutil.rmtree(logs, ignore_errors=True)
-        environment = child_environment(self._work / "tmp", compiler.path)
+        environment = child_environment(self._work / "tmp", compiler.path, *([job.toolkit.nvcc] if job.toolkit else []))
         steps = compile_steps(job, name, layout, compiler.path, include)
         if not steps:
             raise BuildError(f"{job.document} names no source for {job.label}")
@@ -168,3 +170,14 @@ def _require_sound(folder: Path, metadata: Metadata) -> None:
     written = Metadata.parse((folder / "metadata.json").read_bytes())
     if written != metadata or manifest_of(folder) != metadata.manifest:
         raise BuildError(f"{folder} was changed while it was made")
+
+
+def _require_inert(job: NativeJob, layout: Layout) -> None:
+    if job.toolkit is None:
+        return
+    for path in (layout.folder, layout.objects, job.torch.root, job.toolkit.root):
+        if not is_inert_path(path):
+            raise ToolchainError(
+                f"{job.label}: nvcc would hand the name of {path} to a shell, which does not take it for a name",
+                hint="move it to a folder whose name has letters, digits, '-', '_' and '.' only",
+            )

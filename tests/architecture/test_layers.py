@@ -27,6 +27,7 @@ LAYERS = {
     "kernel_hub.build.recipe": 2,
     "kernel_hub.build.matrix": 2,
     "kernel_hub.build.command": 2,
+    "kernel_hub.build.cuda": 2,
     "kernel_hub.build.editions": 2,
     "kernel_hub.build.fields": 2,
     "kernel_hub.build.generated": 2,

@@ -5,13 +5,15 @@ Those are the ones that loading uses and `strip` keeps, so a stripped library sa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kernel_hub.errors import InvalidDocumentError, ToolchainError
 
 _PF_EXECUTE = 1
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,25 @@ def read_library(path: Path) -> SharedLibrary:
         InvalidDocumentError: If the file is no ELF shared library.
         ToolchainError: If pyelftools is not installed.
     """
+    return _with_elf(path, lambda elf: _read(elf, path))
+
+
+def read_section(path: Path, name: str) -> bytes | None:
+    """The bytes of a section; None if there is none.
+
+    Raises:
+        InvalidDocumentError: If the file is no ELF file.
+        ToolchainError: If pyelftools is not installed.
+    """
+
+    def bytes_of(elf: Any) -> bytes | None:
+        section = elf.get_section_by_name(name)
+        return None if section is None else bytes(section.data())
+
+    return _with_elf(path, bytes_of)
+
+
+def _with_elf(path: Path, read: Callable[[Any], _Read]) -> _Read:
     try:
         from elftools.common.exceptions import ELFError
         from elftools.elf.elffile import ELFFile
@@ -71,7 +92,7 @@ def read_library(path: Path) -> SharedLibrary:
         raise ToolchainError("reading libraries needs pyelftools", hint='pip install "kernel-hub[build]"') from error
     with path.open("rb") as file:
         try:
-            return _read(ELFFile(file), path)
+            return read(ELFFile(file))
         except ELFError as error:
             raise InvalidDocumentError(path.name, f"is not an ELF file that can be read: {error}") from error
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernel_hub.build.audit.elf import read_library
+from kernel_hub.build.audit.elf import read_library, read_section
+from kernel_hub.build.audit.fatbin import SECTION, check_archs
 from kernel_hub.build.audit.finding import Finding, Rule
 from kernel_hub.build.audit.native import Knowledge, check_native
 from kernel_hub.build.audit.python import Package, check_source
 from kernel_hub.errors import InvalidDocumentError, UnsafePathError
+from kernel_hub.model.backend import BackendKind
 from kernel_hub.model.dependencies import python_dependency
 from kernel_hub.model.digest import covers
 from kernel_hub.model.framework import TvmFfi
@@ -131,6 +133,8 @@ def _check_natives(
             yield Finding(Rule.LIBRARY, path, "", error.problem, _REBUILD)
             continue
         yield from check_native(library, path, label, metadata.id if path == wanted else None, known)
+        if path == wanted and label.backend.kind is BackendKind.CUDA:
+            yield from check_archs(read_section(folder / path, SECTION), metadata.archs, path)
 
 
 def native_name(label: ArchLabel, module: str) -> str:
