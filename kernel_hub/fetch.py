@@ -136,6 +136,25 @@ def _read_here(cache: Cache, pin: Pin, entries: Mapping[str, FileEntry], found: 
     return all(label in found for label in entries)
 
 
+def fetch_attestation(source: Source, cache: Cache, pin: Pin, label: str) -> None:
+    """Bring the attestation of a build into the cache, if the commit has one.
+
+    Args:
+        source: Where it comes from.
+        cache: Where it goes.
+        pin: The commit.
+        label: The build's name.
+
+    Raises:
+        FetchError: If the source cannot be read, or the file not be stored.
+    """
+    path = attestation_path(label)
+    entries = [entry for entry in source.files(pin.repo, pin.commit, ATTESTATION_FOLDER) if entry.path == path]
+    if _missing(cache, pin, entries):
+        _store_all(source, cache, pin, entries)
+        cache.place(pin.repo, pin.commit, ATTESTATION_FOLDER, entries)
+
+
 def damaged(cache: Cache, pin: Pin, entries: Sequence[FileEntry]) -> list[FileEntry]:
     """Those of a build's files that are in the cache with the announced length, but with other bytes."""
     return [
