@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -106,7 +105,7 @@ def this_machine(environ: Mapping[str, str] | None = None) -> Probes:
             system="windows" if _PLATFORM == "win32" else _PLATFORM,
             machine=_machine(),
             python=".".join(str(part) for part in sys.version_info[:3]),
-            free_threaded=bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+            free_threaded=_free_threaded(),
             libc=_libc(),
             macos=_macos(),
         ),
@@ -117,8 +116,21 @@ def this_machine(environ: Mapping[str, str] | None = None) -> Probes:
     )
 
 
+def _free_threaded() -> bool:
+    # The flags of the ABI say so too, and asking sysconfig costs more than all of detection: it reads the build's variables.
+    flags: str | None = getattr(sys, "abiflags", None)
+    if flags is not None:
+        return "t" in flags
+    # Windows before Python 3.14, where sysconfig has few variables.
+    import sysconfig
+
+    return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+
+
 def _machine() -> str:
     if _PLATFORM == "win32":
+        import sysconfig
+
         # On ARM machines an x86-64 Python runs emulated; builds must match the process, which only sysconfig describes.
         return sysconfig.get_platform().removeprefix("win-")
     return os.uname().machine

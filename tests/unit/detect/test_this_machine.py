@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
 from kernel_hub.detect import detect, this_machine
+from tests.support.child import run_python
 
 # A new process, because the one that runs the tests may have torch loaded already.
 _ASK_BOTH = """
@@ -55,6 +57,16 @@ def test_this_machine_knows_its_system_python_and_c_library() -> None:
     assert host.python is not None
     assert host.python.release == sys.version_info[:3]
     assert (host.libc is None) is (sys.platform != "linux")
+
+
+def test_the_running_interpreter_says_of_its_lock_what_sysconfig_says() -> None:
+    assert this_machine().platform.free_threaded is bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+
+
+@pytest.mark.skipif(not hasattr(sys, "abiflags"), reason="this Python has no flags of its ABI; sysconfig is asked")
+def test_detection_does_not_read_the_variables_of_pythons_build() -> None:
+    ask = "import sys; from kernel_hub.detect import detect; detect(); print(*sys.modules)"
+    assert "_sysconfigdata" not in run_python(ask)
 
 
 def test_a_module_that_is_not_installed_and_a_folder_without_init_are_not_found(
