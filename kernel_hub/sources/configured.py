@@ -15,12 +15,13 @@ from urllib.parse import urlsplit
 from kernel_hub.cache import Cache
 from kernel_hub.index import Index
 from kernel_hub.model.digest import Digest
-from kernel_hub.sources.directory import DirectoryRegistry
+from kernel_hub.sources.late import LateHub
 from kernel_hub.sources.wrappers import CachedSource
 
 if TYPE_CHECKING:
     from kernel_hub.model.source import Source
     from kernel_hub.settings import Registry, Settings
+    from kernel_hub.sources.hub_source import HubSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +98,24 @@ def _inner(
     user_agent: str | Mapping[str, str] | None,
 ) -> Source:
     if registry is not None and registry.folder is not None:
-        return DirectoryRegistry.open(registry.folder)
-    from kernel_hub.sources.hub import HubSource
+        from kernel_hub.sources.directory import DirectoryRegistry
 
-    return HubSource(
-        settings.endpoint if registry is None else registry.url,
-        token=_token(settings, registry),
-        user_agent=user_agent,
-        telemetry=settings.telemetry,
-        host_facts=host_facts,
-    )
+        return DirectoryRegistry.open(registry.folder)
+    url = settings.endpoint if registry is None else registry.url
+
+    def make() -> HubSource:
+        from kernel_hub.sources.hub_source import HubSource
+
+        return HubSource(
+            url,
+            token=_token(settings, registry),
+            user_agent=user_agent,
+            telemetry=settings.telemetry,
+            host_facts=host_facts,
+        )
+
+    # A URL with credentials is refused at once, because even without a question it would stand in messages.
+    return make() if "@" in urlsplit(url).netloc else LateHub(url, make)
 
 
 def _token(settings: Settings, registry: Registry | None) -> str | None:
