@@ -17,9 +17,18 @@ def rounding_noise(truth: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def assert_close_to_truth(
-    actual: torch.Tensor, truth: torch.Tensor, yardstick: torch.Tensor, *, factor: float = 2.0, what: str = "output"
+    actual: torch.Tensor,
+    truth: torch.Tensor,
+    yardstick: torch.Tensor,
+    *,
+    factor: float = 2.0,
+    absolute: float = 0.0,
+    what: str = "output",
 ) -> None:
-    """Require the error of `actual` to be within `factor` times that of `yardstick` plus noise."""
+    """Require the error of `actual` to be within `factor` times that of `yardstick` plus noise plus `absolute`.
+
+    `absolute` is for results that are differences of larger terms, where even the truth may be exactly zero.
+    """
     assert actual.shape == truth.shape, f"{what}: shape {tuple(actual.shape)}, expected {tuple(truth.shape)}"
     if truth.numel() == 0:
         return
@@ -29,7 +38,7 @@ def assert_close_to_truth(
     noise = rounding_noise(truth, actual.dtype)
     for name, reduce in (("worst", torch.max), ("mean", torch.mean)):
         measured = float(reduce(error))
-        limit = factor * float(reduce(allowed)) + 2.0 * float(reduce(noise))
+        limit = factor * float(reduce(allowed)) + 2.0 * float(reduce(noise)) + absolute
         assert measured <= limit, f"{what}: {name} error {measured:.3e} exceeds {limit:.3e}"
 
 

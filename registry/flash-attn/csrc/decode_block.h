@@ -290,19 +290,4 @@ void merge_rows(const MergeTask* task_pointer) {
   *task.lse = store_row(static_cast<T*>(task.out), sums, task.head_dim, maximum, total, task.empty);
 }
 
-template <class Compute, class T>
-constexpr ForwardKernels forward_kernels() {
-  return ForwardKernels{&Layout<Compute>::k_block_bytes,
-                        &Layout<Compute>::v_block_bytes,
-                        &Scratch<Compute>::bytes,
-                        &pack_block<Compute, T>,
-                        &forward_rows<Compute, T>,
-                        Vector::kRowTile,
-                        &Layout<Compute>::columns,
-                        kDecodeRows,
-                        sizeof(DecodeScratch<Compute, T>),
-                        &decode_block<Compute, T>,
-                        &merge_rows<T>};
-}
-
 }  // namespace

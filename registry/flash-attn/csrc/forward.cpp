@@ -96,7 +96,7 @@ class Run {
  public:
   explicit Run(const Forward& forward)
       : forward_(forward),
-        kernels_(active_instruction_set().forward[static_cast<int>(forward.type)]),
+        kernels_(active_instruction_set().kernels[static_cast<int>(forward.type)]),
         element_bytes_(kElementBytes[static_cast<int>(forward.type)]),
         group_(forward.q_heads / forward.k_heads),
         k_block_bytes_(kernels_.k_block_bytes(forward.head_dim)),
@@ -334,7 +334,7 @@ class Run {
   }
 
   const Forward& forward_;
-  const ForwardKernels& kernels_;
+  const Kernels& kernels_;
   int64_t element_bytes_;
   int64_t group_;
   int64_t k_block_bytes_;

@@ -5,14 +5,14 @@
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")
 #include "vector_avx512.h"
 // The order matters: the kernels are written over the Vector of the header above.
-#include "decode_block.h"
+#include "backward_blocks.h"
 
 namespace flash_attn {
 
 const InstructionSet* avx512_instruction_set() {
   static const InstructionSet set{"avx512",
-                                  {forward_kernels<FloatCompute, float>(), forward_kernels<FloatCompute, bfloat16>(),
-                                   forward_kernels<FloatCompute, float16>()}};
+                                  {kernels<FloatCompute, float>(), kernels<FloatCompute, bfloat16>(),
+                                   kernels<FloatCompute, float16>()}};
   return &set;
 }
 

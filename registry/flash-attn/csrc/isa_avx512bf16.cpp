@@ -6,14 +6,14 @@
 #define FA_BFLOAT16_PAIRS
 #include "vector_avx512.h"
 // The order matters: the kernels are written over the Vector of the header above.
-#include "decode_block.h"
+#include "backward_blocks.h"
 
 namespace flash_attn {
 
 const InstructionSet* avx512bf16_instruction_set() {
   static const InstructionSet set{"avx512bf16",
-                                  {forward_kernels<FloatCompute, float>(), forward_kernels<PairCompute, bfloat16>(),
-                                   forward_kernels<FloatCompute, float16>()}};
+                                  {kernels<FloatCompute, float>(), kernels<PairCompute, bfloat16>(),
+                                   kernels<FloatCompute, float16>()}};
   return &set;
 }
 

@@ -105,8 +105,48 @@ struct MergeTask {
   float* lse;
 };
 
+// The gradient of one (sequence, key/value head) by a run of its key blocks: whole gradients of those keys and values, and
+// what they contribute to the gradient of the queries.
+struct BackwardTask {
+  const void* q;  // As in ForwardTask, likewise the others of the query's shape.
+  const void* out;
+  const void* grad_out;
+  int64_t q_row_stride, q_head_stride;
+  int64_t out_row_stride, out_head_stride;
+  int64_t grad_out_row_stride, grad_out_head_stride;
+  const float* lse;
+  const float* grad_lse;  // Or null.
+  int64_t lse_row_stride, lse_head_stride;
+  const void* k;
+  const void* v;
+  int64_t k_row_stride, v_row_stride;
+  void* grad_k;
+  void* grad_v;
+  int64_t grad_k_row_stride, grad_v_row_stride;
+  float* grad_q;  // [rows][head_dim], written whole; not yet multiplied by the softmax scale.
+  int64_t first_block;
+  int64_t last_block;  // One past the last.
+  int64_t group;
+  int64_t head_dim;
+  int64_t q_len;
+  int64_t k_len;
+  Mask mask;
+  Score score;
+  void* scratch;  // backward_scratch_bytes(...) bytes, aligned to 64.
+};
+
+// One row of the queries' gradient from its parts.
+struct GradientRow {
+  const float* parts;  // Part p at parts + p * stride.
+  int64_t stride;
+  int64_t count;
+  float scale;
+  int64_t head_dim;
+  void* out;
+};
+
 // What one instruction set offers for one element type.
-struct ForwardKernels {
+struct Kernels {
   int64_t (*k_block_bytes)(int64_t head_dim);
   int64_t (*v_block_bytes)(int64_t head_dim);
   int64_t (*scratch_bytes)(int64_t rows, int64_t head_dim);
@@ -118,11 +158,14 @@ struct ForwardKernels {
   int64_t decode_scratch_bytes;
   void (*decode_block)(const DecodeTask* task);
   void (*merge_rows)(const MergeTask* task);
+  int64_t (*backward_scratch_bytes)(int64_t rows, int64_t head_dim);
+  void (*backward_blocks)(const BackwardTask* task);
+  void (*store_gradient)(const GradientRow* row);
 };
 
 struct InstructionSet {
   const char* name;
-  ForwardKernels forward[kElementTypes];
+  Kernels kernels[kElementTypes];
 };
 
 // Each returns null where the file was compiled for another architecture.

@@ -39,6 +39,11 @@ struct Vector {
     const __m256 keep = _mm256_cmp_ps(n, _mm256_set1_ps(-126.0f), _CMP_NLT_UQ);
     return _mm256_mul_ps(x, _mm256_and_ps(power, keep));
   }
+  // x where low <= index < high, zero elsewhere.
+  static FA_INLINE Register keep_between(Register x, Register index, float low, float high) {
+    const __m256 above = _mm256_cmp_ps(index, _mm256_set1_ps(low), _CMP_GE_OQ);
+    return _mm256_and_ps(x, _mm256_and_ps(above, _mm256_cmp_ps(index, _mm256_set1_ps(high), _CMP_LT_OQ)));
+  }
   static FA_INLINE Register iota() { return _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7); }
 
   static FA_INLINE Register load(const bfloat16* p) {

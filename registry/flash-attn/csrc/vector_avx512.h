@@ -34,6 +34,11 @@ struct Vector {
   }
   // x * 2^n for integral n.
   static FA_INLINE Register scale(Register x, Register n) { return _mm512_scalef_ps(x, n); }
+  // x where low <= index < high, zero elsewhere.
+  static FA_INLINE Register keep_between(Register x, Register index, float low, float high) {
+    const __mmask16 above = _mm512_cmp_ps_mask(index, _mm512_set1_ps(low), _CMP_GE_OQ);
+    return _mm512_maskz_mov_ps(_mm512_mask_cmp_ps_mask(above, index, _mm512_set1_ps(high), _CMP_LT_OQ), x);
+  }
   static FA_INLINE Register iota() {
     return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   }

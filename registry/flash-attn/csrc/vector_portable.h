@@ -51,6 +51,10 @@ struct Vector {
     const Integers exponent = __builtin_convertvector(bounded, Integers) + 127;
     return x * reinterpret_cast<Register>(exponent << 23);
   }
+  // x where low <= index < high, zero elsewhere.
+  static FA_INLINE Register keep_between(Register x, Register index, float low, float high) {
+    return select((index >= set1(low)) & (index < set1(high)), x, zero());
+  }
   static FA_INLINE Register iota() { return Register{0, 1, 2, 3}; }
 
   template <class T>

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -58,15 +58,24 @@ class Kernel:
         return sys.modules[f"{self.module.__name__}.{name}"]
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        function = getattr(self.module, name)
+        with self.interpreting(args):
+            return getattr(self.module, name)(*args, **kwargs)
+
+    def gradients(self, out: torch.Tensor, inputs: list[torch.Tensor], grad_out: torch.Tensor) -> Any:
+        with self.interpreting(inputs):
+            return torch.autograd.grad(out, inputs, grad_out)
+
+    @contextmanager
+    def interpreting(self, tensors: Iterable[Any]) -> Iterator[None]:
         if self.variant == "native":
-            return function(*args, **kwargs)
+            yield
+            return
         from registry._harness.triton_bfloat16 import corrected_bfloat16
 
-        bfloat16 = any(isinstance(arg, torch.Tensor) and arg.dtype == torch.bfloat16 for arg in args)
+        bfloat16 = any(isinstance(tensor, torch.Tensor) and tensor.dtype == torch.bfloat16 for tensor in tensors)
         with warnings.catch_warnings(), np.errstate(all="ignore"), corrected_bfloat16() if bfloat16 else nullcontext():
             warnings.filterwarnings("ignore", message="All-NaN slice encountered", category=RuntimeWarning)
-            return function(*args, **kwargs)
+            yield
 
 
 @pytest.fixture(scope="session")

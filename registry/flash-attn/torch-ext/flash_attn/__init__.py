@@ -1,7 +1,4 @@
-"""Exact attention with FlashAttention-2's functions: native on CPUs, Triton on GPUs, one interface for both.
-
-Forward only: a call that would need a gradient raises instead of returning a tensor without history.
-"""
+"""Exact attention with FlashAttention-2's functions: native on CPUs, Triton on GPUs, one interface for both."""
 
 from .errors import UnsupportedFeatureError
 from .interface import (

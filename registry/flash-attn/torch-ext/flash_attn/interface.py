@@ -41,8 +41,8 @@ def flash_attn_func(
             i + k_len - q_len + right; -1 is unlimited.
         softcap: if positive, logits become softcap * tanh(logit / softcap).
         alibi_slopes: (q_heads,) or (batch, q_heads): adds -slope * |i + k_len - q_len - j|.
-        deterministic: accepted for compatibility; results never vary from run to run.
-        return_attn_probs: also return the log-sum-exp.
+        deterministic: accepted for compatibility; results and gradients never vary from run to run.
+        return_attn_probs: also return the log-sum-exp; it is differentiable too.
         s_aux: (q_heads,): the logit of an extra key that has no value (an attention sink).
 
     Returns:
@@ -51,8 +51,8 @@ def flash_attn_func(
 
     Raises:
         TypeError, ValueError: operands that do not fit together.
-        UnsupportedFeatureError: dropout, a head dimension above 256, a device this build does not serve, or a result
-            that would need a gradient.
+        UnsupportedFeatureError: dropout, a head dimension above 256, a device this build does not serve, or
+            alibi_slopes that want a gradient.
     """
     del deterministic
     for name, tensor in (("q", q), ("k", k), ("v", v)):
@@ -66,7 +66,7 @@ def flash_attn_func(
     validation.require_dropout_free(dropout_p)
     validation.require_per_head("alibi_slopes", alibi_slopes, q, q.shape[0])
     validation.require_per_head("s_aux", s_aux, q, None)
-    validation.require_no_gradient(q, k, v, s_aux)
+    validation.require_no_gradient("alibi_slopes have no gradient", alibi_slopes)
     left, right = validation.window_of(window_size, causal)
     out, lse = operators.fwd(
         operands.rows_dense(q),
@@ -200,10 +200,11 @@ def flash_attn_varlen_func(
     )
     validation.require_per_head("alibi_slopes", alibi_slopes, q, sequences)
     validation.require_per_head("s_aux", s_aux, q, None)
-    validation.require_no_gradient(q, k, v, s_aux)
+    validation.require_no_gradient("alibi_slopes have no gradient", alibi_slopes)
     cu_seqlens_q, cu_seqlens_k = operands.int32(cu_seqlens_q), operands.int32(cu_seqlens_k)
     k_begins, k_lens = cu_seqlens_k[:-1], cu_seqlens_k.diff()
     if block_table is not None:
+        validation.require_no_gradient("keys in pages have no gradient", q, k, v, s_aux)
         validation.require_tensor("block_table", block_table, 2)
         validation.require_integers("block_table", block_table, (sequences, block_table.shape[1]), q.device)
         validation.require_pages(block_table, k_lens, k.shape[1], k.shape[0], "block_table")
@@ -224,6 +225,7 @@ def flash_attn_varlen_func(
         operands.per_head_floats(alibi_slopes),
         operands.per_head_floats(s_aux),
         int(max_seqlen_q),
+        int(max_seqlen_k),
         validation.softmax_scale_or_default(softmax_scale, q.shape[-1]),
         left,
         right,

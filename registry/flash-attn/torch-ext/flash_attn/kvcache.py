@@ -61,7 +61,7 @@ def flash_attn_with_kvcache(
             f"k_cache and v_cache must have one shape, got {tuple(k_cache.shape)} and {tuple(v_cache.shape)}"
         )
     operands.require_device(q)
-    validation.require_no_gradient(q, k, v, s_aux)
+    validation.require_no_gradient("attention over a cache has no gradient", q, k, v, k_cache, v_cache, s_aux)
     batch, q_len, q_heads, head_dim = q.shape
     validation.require_per_head("alibi_slopes", alibi_slopes, q, batch)
     validation.require_per_head("s_aux", s_aux, q, None)
@@ -107,6 +107,7 @@ def flash_attn_with_kvcache(
         operands.per_head_floats(alibi_slopes),
         operands.per_head_floats(s_aux),
         q_len,
+        table.shape[1] * page_size,
         validation.softmax_scale_or_default(softmax_scale, head_dim),
         left,
         right,

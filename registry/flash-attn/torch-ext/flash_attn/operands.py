@@ -20,7 +20,7 @@ def rows_dense(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def per_head_floats(tensor: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
-    return None if tensor is None else tensor.detach().to(torch.float32).contiguous()
+    return None if tensor is None else tensor.to(torch.float32).contiguous()
 
 
 def int32(tensor: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,7 @@ from typing import Optional, Tuple
 import torch
 import triton
 
-from . import triton_forward
+from . import triton_backward, triton_forward
 from ._ops import add_op_namespace_prefix
 
 INTERPRETED = not isinstance(triton_forward.forward_kernel, triton.JITFunction)
@@ -46,8 +46,8 @@ def fwd(
     add_op_namespace_prefix("varlen_fwd"),
     mutates_args=(),
     schema="(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor k_begins, Tensor k_lens, Tensor? block_table, "
-    "Tensor? alibi_slopes, Tensor? s_aux, int max_seqlen_q, float softmax_scale, int window_left, int window_right, "
-    "float softcap) -> (Tensor, Tensor)",
+    "Tensor? alibi_slopes, Tensor? s_aux, int max_seqlen_q, int max_seqlen_k, float softmax_scale, int window_left, "
+    "int window_right, float softcap) -> (Tensor, Tensor)",
 )
 def varlen_fwd(
     q: torch.Tensor,
@@ -60,6 +60,7 @@ def varlen_fwd(
     alibi_slopes: Optional[torch.Tensor],
     s_aux: Optional[torch.Tensor],
     max_seqlen_q: int,
+    max_seqlen_k: int,
     softmax_scale: float,
     window_left: int,
     window_right: int,
@@ -84,3 +85,93 @@ def varlen_fwd(
         triton_forward.Sequences(cu_seqlens_q, k_begins, k_lens, block_table, max_seqlen_q),
     )
     return out, lse
+
+
+@torch.library.custom_op(
+    add_op_namespace_prefix("bwd"),
+    mutates_args=(),
+    schema="(Tensor grad_out, Tensor? grad_lse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, "
+    "Tensor? alibi_slopes, float softmax_scale, int window_left, int window_right, float softcap) "
+    "-> (Tensor, Tensor, Tensor)",
+)
+def bwd(
+    grad_out: torch.Tensor,
+    grad_lse: Optional[torch.Tensor],
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    lse: torch.Tensor,
+    alibi_slopes: Optional[torch.Tensor],
+    softmax_scale: float,
+    window_left: int,
+    window_right: int,
+    softcap: float,
+) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    grads = (q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape))
+    triton_backward.launch(
+        grad_out,
+        grad_lse,
+        q,
+        k,
+        v,
+        out,
+        lse,
+        alibi_slopes,
+        softmax_scale,
+        window_left,
+        window_right,
+        softcap,
+        *grads,
+        None,
+        k.shape[1],
+    )
+    return grads
+
+
+@torch.library.custom_op(
+    add_op_namespace_prefix("varlen_bwd"),
+    mutates_args=(),
+    schema="(Tensor grad_out, Tensor? grad_lse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, "
+    "Tensor cu_seqlens_q, Tensor k_begins, Tensor k_lens, Tensor? alibi_slopes, int max_seqlen_q, int max_seqlen_k, "
+    "float softmax_scale, int window_left, int window_right, float softcap) -> (Tensor, Tensor, Tensor)",
+)
+def varlen_bwd(
+    grad_out: torch.Tensor,
+    grad_lse: Optional[torch.Tensor],
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    lse: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    k_begins: torch.Tensor,
+    k_lens: torch.Tensor,
+    alibi_slopes: Optional[torch.Tensor],
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    softmax_scale: float,
+    window_left: int,
+    window_right: int,
+    softcap: float,
+) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    # Rows that belong to no sequence get no gradient.
+    grads = (q.new_zeros(q.shape), k.new_zeros(k.shape), v.new_zeros(v.shape))
+    triton_backward.launch(
+        grad_out.unsqueeze(0),
+        None if grad_lse is None else grad_lse.unsqueeze(0),
+        q.unsqueeze(0),
+        k.unsqueeze(0),
+        v.unsqueeze(0),
+        out.unsqueeze(0),
+        lse.unsqueeze(0),
+        alibi_slopes,
+        softmax_scale,
+        window_left,
+        window_right,
+        softcap,
+        *(grad.unsqueeze(0) for grad in grads),
+        triton_forward.Sequences(cu_seqlens_q, k_begins, k_lens, None, max_seqlen_q),
+        max_seqlen_k,
+    )
+    return grads

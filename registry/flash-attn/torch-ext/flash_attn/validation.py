@@ -149,9 +149,7 @@ def require_pages(block_table: torch.Tensor, lengths: torch.Tensor, page_size: i
             raise ValueError(f"{name}: sequence {sequence} names page {outside[0]}, the cache has {pages}")
 
 
-def require_no_gradient(*tensors: Optional[torch.Tensor]) -> None:
-    """Refuse a call whose result would have to carry a gradient."""
+def require_no_gradient(reason: str, *tensors: Optional[torch.Tensor]) -> None:
+    """Refuse a call that would have to record a gradient for one of the tensors."""
     if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
-        raise UnsupportedFeatureError(
-            "this build has no backward pass; call it under torch.no_grad() or detach the inputs"
-        )
+        raise UnsupportedFeatureError(f"{reason}; call under torch.no_grad() or detach the inputs")
