@@ -54,7 +54,14 @@ def is_intact(path: Path, entry: FileEntry) -> bool:
         return False
 
 
-def write_blob(folder: Path, entry: FileEntry, chunks: Chunks, *, told: Callable[[int], None] | None = None) -> None:
+def write_blob(
+    folder: Path,
+    entry: FileEntry,
+    chunks: Chunks,
+    *,
+    told: Callable[[int], None] | None = None,
+    replace: bool = False,
+) -> None:
     """Put a file's bytes at `folder/<blob id>`.
 
     Args:
@@ -62,6 +69,8 @@ def write_blob(folder: Path, entry: FileEntry, chunks: Chunks, *, told: Callable
         entry: What the source announced.
         chunks: Where the bytes come from.
         told: Told about every piece: its length, negative if pieces turned out not to count.
+        replace: Whether to replace a blob of the right length that is there, or appears meanwhile. Otherwise it stays,
+            because another process may be verifying it, and must not find another file in its place.
 
     Raises:
         LengthMismatchError, BlobMismatchError: If the bytes are not what was announced; nothing of them stays.
@@ -71,7 +80,7 @@ def write_blob(folder: Path, entry: FileEntry, chunks: Chunks, *, told: Callable
         folder.mkdir(parents=True, exist_ok=True)
         for from_leftover in (entry.size_bytes >= _KEEP_FROM_BYTES, False):
             try:
-                _write_once(folder, entry, chunks, told or _ignore, from_leftover=from_leftover)
+                _write_once(folder, entry, chunks, told or _ignore, from_leftover=from_leftover, replace=replace)
                 return
             except (LengthMismatchError, BlobMismatchError, FileNotFoundError):
                 # The leftover was damaged, or another process took this one's file for abandoned.
@@ -84,7 +93,13 @@ def _ignore(length_bytes: int) -> None:
 
 
 def _write_once(
-    folder: Path, entry: FileEntry, chunks: Chunks, told: Callable[[int], None], *, from_leftover: bool
+    folder: Path,
+    entry: FileEntry,
+    chunks: Chunks,
+    told: Callable[[int], None],
+    *,
+    from_leftover: bool,
+    replace: bool,
 ) -> None:
     growing = folder / f"{entry.blob.id}.{_HOST}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
     hasher = hasher_of(entry.blob, entry.size_bytes)
@@ -113,7 +128,7 @@ def _write_once(
                 raise
             file.flush()
             os.fsync(file.fileno())
-        _replace(growing, folder / entry.blob.id, entry)
+        _name(growing, folder / entry.blob.id, entry, replace=replace)
     finally:
         with contextlib.suppress(OSError):
             growing.unlink(missing_ok=True)
@@ -137,7 +152,21 @@ def _wrong_length(entry: FileEntry, found: str) -> LengthMismatchError:
     )
 
 
-def _replace(growing: Path, blob: Path, entry: FileEntry) -> None:
+def _name(growing: Path, blob: Path, entry: FileEntry, *, replace: bool) -> None:
+    if not replace:
+        try:
+            # Fails if the name is taken, which a rename would not tell.
+            blob.hardlink_to(growing)
+        except FileExistsError:
+            if blob.is_file() and not blob.is_symlink() and blob.stat().st_size == entry.size_bytes:
+                return
+        except FileNotFoundError:
+            raise
+        except OSError:
+            # This file system has no hard links.
+            pass
+        else:
+            return
     try:
         growing.replace(blob)
     except PermissionError:

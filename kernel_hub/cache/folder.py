@@ -119,7 +119,7 @@ class Cache:
             with storing(self.root):
                 self._materialize(blob, blob)
             return
-        write_blob(self.blobs(repo), entry, chunks, told=told)
+        write_blob(self.blobs(repo), entry, chunks, told=told, replace=replace)
 
     def place(self, repo: RepoId, commit: str, folder: str, entries: Sequence[FileEntry]) -> None:
         """Make files of a commit appear; their blobs are there, or they themselves are.
