@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         loaded_kernels,
     )
     from kernel_hub.errors import KernelHubError
-    from kernel_hub.importer import LoadedKernel
+    from kernel_hub.importer import LoadedKernel, get_kernel_dep
     from kernel_hub.model.host import Host
     from kernel_hub.plan import Availability, Plan
 
@@ -30,6 +30,7 @@ __all__ = [
     "Plan",
     "explain",
     "get_kernel",
+    "get_kernel_dep",
     "get_local_kernel",
     "get_locked_kernel",
     "has_kernel",
@@ -45,6 +46,7 @@ _HOMES = {
     "Plan": "kernel_hub.plan",
     "explain": "kernel_hub.api",
     "get_kernel": "kernel_hub.api",
+    "get_kernel_dep": "kernel_hub.importer",
     "get_local_kernel": "kernel_hub.api",
     "get_locked_kernel": "kernel_hub.api",
     "has_kernel": "kernel_hub.api",

@@ -113,8 +113,11 @@ class KernelCycleError(ResolutionError):
         kernels: The circle; the first is also the last.
     """
 
-    def __init__(self, message: str, *, kernels: Sequence[str], hint: str = "") -> None:
-        super().__init__(message, hint=hint)
+    def __init__(self, kernels: Sequence[str]) -> None:
+        super().__init__(
+            f"kernels depend on each other in a circle: {' -> '.join(kernels)}",
+            hint="tell the publisher of one of them: no loader can load such kernels",
+        )
         self.kernels = tuple(kernels)
 
 

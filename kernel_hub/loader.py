@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 from kernel_hub.cache import Cache
 from kernel_hub.errors import (
@@ -18,6 +19,7 @@ from kernel_hub.errors import (
     FetchError,
     IncompleteArtifactError,
     InvalidDocumentError,
+    KernelCycleError,
     KernelHubError,
     NoCompatibleVariantError,
     OfflineError,
@@ -27,7 +29,7 @@ from kernel_hub.errors import (
     UntrustedPublisherError,
 )
 from kernel_hub.fetch import damaged, fetch, fetch_attestation, is_bytecode
-from kernel_hub.importer import LoadedKernel, check_dependencies, import_artifact
+from kernel_hub.importer import LoadedKernel, check_dependencies, import_artifact, offering
 from kernel_hub.locking.lookup import importing
 from kernel_hub.model.artifact import (
     Artifact,
@@ -41,7 +43,8 @@ from kernel_hub.model.digest import Digest
 from kernel_hub.model.host import Host
 from kernel_hub.model.lock_peer import ListingDigest
 from kernel_hub.model.lock_pin import LockDigest, LockedPin
-from kernel_hub.model.requirement import AnyVersion, RepoId
+from kernel_hub.model.metadata import Metadata, requirement_of
+from kernel_hub.model.requirement import AnyVersion, RepoId, Requirement
 from kernel_hub.model.selection import Accepted, Variant
 from kernel_hub.model.source import Pin
 from kernel_hub.plan import Availability, Plan, Request, facts
@@ -105,15 +108,22 @@ class Loader:
     def availability(self, request: Request) -> Availability:
         """Whether `load` would find a build that may run; "no" is a value with its reason, never an exception."""
         try:
-            plan = self._planner.plan(request)
-            chosen = best(plan.selection, alternatives=plan.alternatives)
-            _admit(plan)
-            metadata = self._planner.metadata_of(plan, chosen)
-            if metadata is not None:
-                check_dependencies(metadata)
+            chosen = self._require(request, ())
         except KernelHubError as error:
             return Availability(False, error.message, error)
         return Availability(True, chosen.variant.name)
+
+    def _require(self, request: Request, above: tuple[Requirement, ...]) -> Accepted:
+        """The build of a kernel that would be loaded, if it and every kernel it depends on may be loaded."""
+        plan = self._planner.plan(request)
+        chosen = best(plan.selection, alternatives=plan.alternatives)
+        _admit(plan)
+        metadata = self._planner.metadata_of(plan, chosen)
+        if metadata is not None:
+            check_dependencies(metadata)
+            for requirement in _below(plan, metadata, above):
+                self._require(replace(request, requirement=requirement), (*above, request.requirement))
+        return chosen
 
     def plan(self, request: Request) -> Plan:
         """What `load` would do; see `Planner.plan`."""
@@ -128,7 +138,7 @@ class Loader:
         connection = connect(self._settings, repo.namespace, host_facts=facts(self._host))
         return connection.source.refs(repo).versions()
 
-    def _carry_out(self, plan: Plan) -> LoadedKernel:
+    def _carry_out(self, plan: Plan, above: tuple[Requirement, ...] = ()) -> LoadedKernel:
         chosen = best(plan.selection, alternatives=plan.alternatives)
         if plan.pin is not None and isinstance(plan.request.requirement.wish, AnyVersion):
             _LOG.info("%s: no version asked for, taking %s", plan.request.requirement, plan.pin)
@@ -136,11 +146,20 @@ class Loader:
             _LOG.info("%s: %s", plan.request.requirement, note)
         verified = self._verified(plan, chosen)
         notes = (*plan.notes, *plan.selection.notes, *chosen.notes)
-        with importing(plan.locked):
+        with importing(plan.locked), offering(self._load_below(plan, verified.metadata, above)):
             kernel = import_artifact(verified, notes=notes)
         origin = verified.artifact.origin
         # The same bytes may have come from elsewhere before; this call's record says where this call found them.
         return kernel if kernel.origin == origin else replace(kernel, origin=origin, notes=notes)
+
+    def _load_below(self, plan: Plan, metadata: Metadata, above: tuple[Requirement, ...]) -> dict[str, ModuleType]:
+        """Load the kernels that a kernel depends on, each by its own plan: trust is asked for every one of them."""
+        loaded = {}
+        for requirement in _below(plan, metadata, above):
+            below = self._planner.plan(replace(plan.request, requirement=requirement))
+            kernel = self._carry_out(below, (*above, plan.request.requirement))
+            loaded[str(requirement.repo)] = kernel.module
+        return loaded
 
     def _verified(self, plan: Plan, chosen: Accepted) -> VerifiedArtifact:
         _admit(plan)
@@ -201,6 +220,20 @@ class Loader:
             if plan.locked is None:
                 raise
             raise _not_synced(plan.pin, plan.locked, chosen.variant, connection.cache, error) from error
+
+
+def _below(plan: Plan, metadata: Metadata, above: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
+    """What a kernel's metadata names as kernels it needs.
+
+    Raises:
+        KernelCycleError: If one of them needs the kernel itself; `above` are those that led to it.
+    """
+    chain = (*above, plan.request.requirement)
+    needed = tuple(requirement_of(item) for item in metadata.kernel_depends)
+    for requirement in needed:
+        if requirement in chain:
+            raise KernelCycleError([str(item) for item in (*chain[chain.index(requirement) :], requirement)])
+    return needed
 
 
 def _expectation(plan: Plan, chosen: Accepted, *, require_digest: bool) -> Expectation:

@@ -33,6 +33,7 @@ from kernel_hub.model.artifact import FromSource, Origin, VerifiedArtifact
 from kernel_hub.model.digest import Digest
 from kernel_hub.model.framework import TvmFfi
 from kernel_hub.model.loaded import LoadedKernel
+from kernel_hub.model.metadata import KernelDependency
 from kernel_hub.model.variant import ArchLabel, read_label
 
 FORMAT_OF_KERNELS = Version("0.17.2")
@@ -44,11 +45,12 @@ _NAME_DIGITS = 12
 
 
 class _Key(NamedTuple):
-    """What makes two artifacts the same kernel: the same files under the same names."""
+    """What makes two artifacts the same kernel: the same files under the same names, given the same other kernels."""
 
     tree_digest: Digest
     id: str
     python_name: str
+    kernel_depends: tuple[KernelDependency, ...]
 
 
 @dataclass(slots=True)
@@ -108,7 +110,7 @@ class Importer:
 
     def _claim(self, verified: VerifiedArtifact, prefix: str, notes: tuple[str, ...]) -> _Claim:
         metadata = verified.metadata
-        key = _Key(verified.tree_digest, metadata.id, metadata.python_name)
+        key = _Key(verified.tree_digest, metadata.id, metadata.python_name, metadata.kernel_depends)
         with self._lock:
             claim = self._claims.get(key)
             if claim is None:

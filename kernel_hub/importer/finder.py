@@ -22,6 +22,7 @@ from pathlib import Path, PurePosixPath
 from types import CodeType, ModuleType
 
 from kernel_hub.errors import DigestMismatchError
+from kernel_hub.importer.kernel_dependencies import prepare
 from kernel_hub.model.artifact import VerifiedFile, Violation, ViolationKind
 from kernel_hub.model.digest import Digest
 
@@ -131,6 +132,10 @@ class _SourceLoader(SourceFileLoader):
         super().__init__(fullname, path)
         self._file = file
         self._subject = subject
+
+    def exec_module(self, module: ModuleType) -> None:
+        prepare(module)
+        super().exec_module(module)
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)

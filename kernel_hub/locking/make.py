@@ -13,7 +13,7 @@ from typing import TypeAlias
 from kernel_hub.errors import KernelCycleError, TargetNotServedError
 from kernel_hub.locking.builds import CommitBuilds, read_builds, serves
 from kernel_hub.model.lock import Declaration, Lock, LockedKernel, sorted_targets, wish_text
-from kernel_hub.model.metadata import AtVersion, KernelDependency
+from kernel_hub.model.metadata import requirement_of
 from kernel_hub.model.requirement import AtRevision, ExactVersion, RepoId, Requirement, Wish
 from kernel_hub.model.source import Pin
 from kernel_hub.model.target import Target
@@ -230,11 +230,7 @@ class _Maker:
             named = (*names, str(requirement))
             if key in path:
                 circle = named[path.index(key) :]
-                raise KernelCycleError(
-                    f"kernels depend on each other in a circle: {' -> '.join(circle)}",
-                    kernels=circle,
-                    hint="tell the publisher of one of them: no loader can load such kernels",
-                )
+                raise KernelCycleError(circle)
             if key not in done:
                 for item in self._choices[key].kernel.depends:
                     walk(item, (*path, key), named)
@@ -256,13 +252,6 @@ def _kernel(pin: Pin, builds: CommitBuilds, wishes: tuple[Wish, ...], *, bound: 
         depends=tuple(requirement_of(item) for metadata in read for item in metadata.kernel_depends),
         python_depends=tuple(name for metadata in read for name in metadata.python_depends),
     )
-
-
-def requirement_of(dependency: KernelDependency) -> Requirement:
-    """The requirement that a kernel's metadata states."""
-    if isinstance(dependency, AtVersion):
-        return Requirement(dependency.repo, ExactVersion(dependency.version))
-    return Requirement.parse(f"{dependency.repo}@{dependency.revision}")
 
 
 def _machines(item: Declaration, lock: Lock) -> Machines:

@@ -15,10 +15,11 @@ from kernel_hub.errors import IncompleteArtifactError, TargetNotServedError
 from kernel_hub.fetch import fetch
 from kernel_hub.loader import Loader
 from kernel_hub.locking.builds import serves
-from kernel_hub.locking.make import Connect, requirement_of
+from kernel_hub.locking.make import Connect
 from kernel_hub.model.artifact import Expectation, VerifiedArtifact
 from kernel_hub.model.host import Host
 from kernel_hub.model.lock import Lock, LockedBuild, LockedKernel
+from kernel_hub.model.metadata import requirement_of
 from kernel_hub.model.requirement import RepoId, Requirement
 from kernel_hub.model.selection import Accepted, Variant
 from kernel_hub.model.source import Pin

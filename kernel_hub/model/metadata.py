@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 from packaging.version import Version
 
@@ -19,7 +19,7 @@ from kernel_hub.model.backend import BackendKind, parse_kind
 from kernel_hub.model.digest import Digest, DigestAlgorithm, Manifest
 from kernel_hub.model.document import JsonObject, load_json
 from kernel_hub.model.provenance import Provenance, SourceState, read_provenance
-from kernel_hub.model.requirement import RepoId
+from kernel_hub.model.requirement import ExactVersion, RepoId, Requirement
 
 __all__ = [
     "MAX_BYTES",
@@ -75,6 +75,17 @@ class AtFixedRevision:
 
 
 KernelDependency: TypeAlias = AtVersion | AtFixedRevision
+
+
+def requirement_of(dependency: KernelDependency) -> Requirement:
+    """The requirement that a kernel's metadata states about another kernel."""
+    match dependency:
+        case AtVersion(repo, version):
+            return Requirement(repo, ExactVersion(version))
+        case AtFixedRevision(repo, revision):
+            return Requirement.parse(f"{repo}@{revision}")
+        case _:
+            assert_never(dependency)
 
 
 @dataclass(frozen=True, slots=True)
