@@ -13,6 +13,7 @@ from kernel_hub.cli.host import HOST
 from kernel_hub.cli.kernels import DOWNLOAD, EXPLAIN, HAS, INFO, VERSIONS
 from kernel_hub.cli.locked import AUDIT, EXPORT, OUTDATED, TREE
 from kernel_hub.cli.locks import ADD, LOCK_COMMAND, REMOVE, SYNC
+from kernel_hub.cli.mirror import BUNDLE, MIRROR, UNBUNDLE
 from kernel_hub.cli.publish import PUBLISH
 from kernel_hub.cli.select import SELECT
 from kernel_hub.cli.serve import SERVE
@@ -22,7 +23,7 @@ SUMMARY: Final = "Resolve, verify, build, publish and serve compute kernels."
 
 COMMANDS: Final = (
     *(DEMO, HOST, EXPLAIN, HAS, VERSIONS, INFO, DOWNLOAD, SELECT),
-    *(ADD, REMOVE, LOCK_COMMAND, SYNC, TREE, OUTDATED, AUDIT, EXPORT),
+    *(ADD, REMOVE, LOCK_COMMAND, SYNC, TREE, OUTDATED, AUDIT, EXPORT, MIRROR, BUNDLE, UNBUNDLE),
     *(BUILD, PUBLISH, SERVE),
 )
 SHARED: Final = (

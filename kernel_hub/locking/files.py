@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import stat
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from kernel_hub.errors import CacheError, InvalidDocumentError
-from kernel_hub.sources.durable import write_whole
+from kernel_hub.sources.durable import flush, write_whole
 
 
 def read_bounded(path: Path, limit_bytes: int, *, hint: str = "") -> bytes:
@@ -44,3 +47,25 @@ def replace_whole(path: Path, content: bytes) -> None:
         raise CacheError(
             f"{path} cannot be written: {error.strerror}", hint="nothing was changed; check the folder and your rights"
         ) from error
+
+
+@contextlib.contextmanager
+def writing_whole(path: Path) -> Iterator[BinaryIO]:
+    """A file that comes to be at `path` when the block ends well, and leaves nothing behind otherwise.
+
+    Raises:
+        CacheError: If it cannot be written.
+    """
+    growing = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with growing.open("xb") as file:
+            yield file
+            file.flush()
+            flush(file.fileno())
+        growing.replace(path)
+    except OSError as error:
+        raise CacheError(
+            f"{path} cannot be written: {error.strerror or error}", hint="check the folder, your rights and the disk"
+        ) from error
+    finally:
+        growing.unlink(missing_ok=True)

@@ -25,7 +25,7 @@ from kernel_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
-from kernel_hub.server import reads, writes
+from kernel_hub.server import imports, reads, writes
 from kernel_hub.server.exchange import BodyKind, Call, Refusal, Reply, Request, Site, Store
 
 Answer: TypeAlias = Callable[[Call], Reply]
@@ -120,6 +120,7 @@ _ROUTES = (
     _route("DELETE", f"{_REPO}/tag/{{revision}}", writes.delete_tag, Access.WRITE),
     _route("POST", f"{_REPO}/preupload/{{revision}}", writes.preupload, Access.WRITE, _SMALL),
     _route("POST", f"{_REPO}/commit/{{revision}}", writes.commit, Access.WRITE, BodyKind.SPOOLED),
+    _route("POST", f"{_REPO}/import/{{revision}}", imports.import_commit, Access.WRITE, _SMALL),
     _route("PUT", "/lfs-objects/{digest}", writes.lfs_put, Access.SIGNED, BodyKind.BLOB),
     _route("GET", "/lfs-objects/{digest}", reads.large_file, Access.SIGNED),
     *(

@@ -87,6 +87,11 @@ class HubSink:
         """The endpoint."""
         return self._name
 
+    @property
+    def client(self) -> HubClient:
+        """What sends its plain requests."""
+        return self._client
+
     def create_repo(self, repo: RepoId, *, private: bool = False) -> None:
         """See `Sink.create_repo`."""
         self._call(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernel_hub.errors import BlobMismatchError, ConflictError
+from kernel_hub.errors import BlobMismatchError, ConflictError, RevisionNotFoundError
 from kernel_hub.model.commit import Commit, StoredFile
+from kernel_hub.model.repo_path import check_ref_name
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.sources.registry_reader import RegistryReader
 from kernel_hub.sources.registry_store import RefKind
@@ -77,6 +78,18 @@ class RegistryImports(RegistryReader):
             self._store.replace_commit(repo, wider)
             self._store.set_reference(repo, RefKind.IMPORT, commit_id, commit_id)
             return True
+
+    def point_branch(self, repo: RepoId, branch: str, commit: str) -> None:
+        """Point a branch of a mirror at a commit, wherever it pointed before.
+
+        Raises:
+            RevisionNotFoundError: If the commit is not here.
+        """
+        check_ref_name(branch)
+        with self._reaching(), self._store.writing(repo):
+            if not self._store.has_commit(repo, commit):
+                raise RevisionNotFoundError(f"{repo} has no commit {commit!r}")
+            self._store.set_reference(repo, RefKind.HEAD, branch, commit)
 
     def _need_blobs(self, files: Sequence[StoredFile]) -> None:
         for file in files:

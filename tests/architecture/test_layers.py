@@ -46,7 +46,7 @@ LAYERS = {
     "kernel_hub.verify": 3.6,
     "kernel_hub.importer": 3.7,
     "kernel_hub.build": 3.8,
-    "kernel_hub.locking": 4,
+    "kernel_hub.locking": 4.15,
     "kernel_hub.locking.files": 3.6,
     "kernel_hub.locking.lookup": 3.8,
     "kernel_hub.plan": 3.9,
