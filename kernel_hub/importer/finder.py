@@ -15,7 +15,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.abc import MetaPathFinder
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path, PurePosixPath
@@ -95,7 +94,7 @@ class KernelPackage:
         return str(self.root.joinpath(*path.split("/")))
 
 
-class KernelFinder(MetaPathFinder):
+class KernelFinder:
     """Finds the modules of registered packages and nothing else."""
 
     def __init__(self) -> None:

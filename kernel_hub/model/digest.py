@@ -28,6 +28,9 @@ class DigestAlgorithm(StrEnum):
     SHA512 = "sha512"
 
 
+_SIZES_BYTES = {DigestAlgorithm.SHA256: 32, DigestAlgorithm.SHA512: 64}
+
+
 class Hasher(Protocol):
     """What `hashlib` objects offer and this package uses."""
 
@@ -46,7 +49,7 @@ class Digest:
     value: bytes
 
     def __post_init__(self) -> None:
-        expected_bytes = hashlib.new(self.algorithm.value, usedforsecurity=False).digest_size
+        expected_bytes = _SIZES_BYTES[self.algorithm]
         if len(self.value) != expected_bytes:
             raise InvalidDocumentError(
                 "digest", f"{self.algorithm.value} has {expected_bytes} bytes, this one {len(self.value)}"
@@ -101,10 +104,16 @@ class Digest:
 
 def covers(path: str) -> bool:
     """Whether a manifest lists the file at `path` (inside the build, '/' separated)."""
-    if path in ("metadata.json", "metadata.json.sigstore"):
+    return path not in ("metadata.json", "metadata.json.sigstore") and not is_bytecode(path)
+
+
+def is_bytecode(path: str) -> bool:
+    """Whether a file is bytecode by its path, which no manifest lists and no client fetches or imports."""
+    # Almost no path is; taking one apart is what costs.
+    if "__pycache__" not in path and not path.endswith(".pyc"):
         return False
     parts = PurePosixPath(path)
-    return "__pycache__" not in parts.parts and parts.suffix != ".pyc"
+    return "__pycache__" in parts.parts or parts.suffix == ".pyc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +137,6 @@ def tree_digest(files: Iterable[tuple[str, Digest]]) -> Digest:
 
     Lengths are 8-byte big-endian, so (`a`, `bc`) and (`ab`, `c`) differ.
     """
-    hasher = hashlib.sha256()
-    for path, digest in sorted(files, key=lambda item: item[0].encode("utf-8")):
-        for part in (path.encode("utf-8"), digest.algorithm.value.encode("ascii"), digest.value):
-            hasher.update(struct.pack(">Q", len(part)))
-            hasher.update(part)
-    return Digest(DigestAlgorithm.SHA256, hasher.digest())
+    lines = sorted((path.encode("utf-8"), digest) for path, digest in files)
+    parts = [part for path, digest in lines for part in (path, digest.algorithm.value.encode("ascii"), digest.value)]
+    return Digest.of(b"".join(struct.pack(">Q", len(part)) + part for part in parts))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from kernel_hub.model.artifact import Artifact, Violation, ViolationKind
-from kernel_hub.model.digest import Manifest, covers
+from kernel_hub.model.digest import Manifest, covers, is_bytecode
 from kernel_hub.model.source import BlobId, GitBlob, LfsBlob
 from kernel_hub.verify.artifact_tree import TreeFile
 from kernel_hub.verify.identities import IdentifiedFile, blob_text
@@ -23,11 +23,6 @@ def announced_by(artifact: Artifact, manifest: Manifest | None, files: Iterable[
     # Without any other word, the names inside the cache still say what the source announced when a file was fetched.
     named = {file.path: _blob_of_name(Path(file.location).name) for file in files if file.linked}
     return {path: blob for path, blob in named.items() if blob is not None}
-
-
-def is_bytecode(path: str) -> bool:
-    parts = PurePosixPath(path)
-    return "__pycache__" in parts.parts or parts.suffix == ".pyc"
 
 
 def _blob_of_name(name: str) -> BlobId | None:
