@@ -192,7 +192,7 @@ def _add(arguments: Namespace, console: Console) -> int:
     from dataclasses import replace
 
     from kernel_hub.cli.command import needing
-    from kernel_hub.locking.project import add_declaration, read_project
+    from kernel_hub.locking.project import add_declaration
     from kernel_hub.locking.workspace import connector, relock, write
     from kernel_hub.model.lock import Declaration
     from kernel_hub.model.requirement import AnyVersion, ExactVersion, Requirement
@@ -211,7 +211,6 @@ def _add(arguments: Namespace, console: Console) -> int:
     relocked = relock(replace(project, declared=(*others, declaration)), settings)
     with needing("lock"):
         add_declaration(project.folder, declaration)
-    assert read_project(project.folder).declares
     write(relocked)
     report(relocked, console, written=True)
     return 0

@@ -43,12 +43,12 @@ class Project:
     Attributes:
         folder: The project's folder.
         declared: The kernels that it asks for, sorted by repository.
-        declares: Whether it has one of the tables at all.
+        declares_own: Whether it has our own table, with anything in it.
     """
 
     folder: Path
     declared: tuple[Declaration, ...]
-    declares: bool
+    declares_own: bool
 
     @property
     def lock_path(self) -> Path:
@@ -89,7 +89,7 @@ def read_project(folder: Path) -> Project:
                 )
             declared[found.requirement.repo] = found
     ordered = tuple(declared[repo] for repo in sorted(declared, key=str))
-    return Project(folder, ordered, declares=own is not None or peer is not None)
+    return Project(folder, ordered, declares_own=bool(own))
 
 
 def add_declaration(folder: Path, declaration: Declaration) -> None:

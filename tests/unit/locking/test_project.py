@@ -63,7 +63,7 @@ def test_both_tables_are_read_and_ours_adds_targets(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[project]\nname = 'x'\n", "[tool.kernel-hub]\n"])
 def test_a_project_without_the_tables_declares_nothing(tmp_path: Path, text: str) -> None:
     found = read_project(project(tmp_path, text))
-    assert (found.declared, found.declares) == ((), False)
+    assert (found.declared, found.declares_own) == ((), False)
 
 
 @pytest.mark.parametrize(
