@@ -28,10 +28,11 @@ from kernel_hub.model.requirement import AtRevision, is_commit
 from kernel_hub.model.selection import Accepted, Selection
 from kernel_hub.model.source import Pin, PublisherStanding
 from kernel_hub.model.variant import UnknownLabel
+from kernel_hub.narrow import narrow
 from kernel_hub.overrides import Override
 from kernel_hub.plan import Plan, Request, facts
 from kernel_hub.resolve import candidates
-from kernel_hub.select import BUILD_FOLDER, METADATA_FILE, narrow, select, variants_of
+from kernel_hub.select import BUILD_FOLDER, METADATA_FILE, select, variants_of
 from kernel_hub.settings import Settings
 from kernel_hub.sources.configured import Connection, connect
 from kernel_hub.trust import Decision, Subject

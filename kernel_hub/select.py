@@ -1,8 +1,8 @@
 """Stage 2, pure: which builds of a commit fit a host, which of them is best, and why the others do not fit.
 
-`select` judges by label alone (repository format, section b); `narrow` then judges by GPU architecture, which only metadata
-tells. Both return values that hold every build with its verdict. `DECISION_TABLE` and `RANKING` are the rules as data:
-the reference page is generated from them.
+`select` judges by label alone (repository format, section b); `kernel_hub.narrow` then judges by GPU architecture, which
+only metadata tells. Both return values that hold every build with its verdict. `DECISION_TABLE` and `RANKING` are the rules
+as data: the reference page is generated from them.
 
 Where the ecosystem's resolver leaves the order undefined we define it: tvm-ffi comes before `torch-<backend>`, and any
 remaining tie is broken by the label's text.
@@ -10,17 +10,16 @@ remaining tie is broken by the label's text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Final, NamedTuple, TypeAlias, assert_never
+from typing import Final, NamedTuple, assert_never
 
 from packaging.version import Version
 
 from kernel_hub.model.backend import Backend, BackendKind
-from kernel_hub.model.capability import Fit, fit, parse_arch
 from kernel_hub.model.framework import Torch, TorchStableAbi, TvmFfi
-from kernel_hub.model.host import Device, Host
+from kernel_hub.model.host import Host
 from kernel_hub.model.selection import Accepted, Reason, Rejected, Selection, Variant, Verdict
 from kernel_hub.model.source import FileEntry
 from kernel_hub.model.variant import ArchLabel, NoarchLabel, UnknownLabel, read_label
@@ -195,37 +194,9 @@ def select(variants: Iterable[Variant], host: Host, *, subject: str = "") -> Sel
             accepted.append(verdict)
         else:
             rejected.append(verdict)
-    accepted.sort(key=_order)
-    rejected.sort(key=_name)
+    accepted.sort(key=by_rank)
+    rejected.sort(key=by_name)
     return Selection(subject, host, tuple(accepted), tuple(rejected), _notes(host))
-
-
-def narrow(selection: Selection, archs: Mapping[str, tuple[str, ...]], *, device: int | None = None) -> Selection:
-    """Judge the accepted builds by GPU architecture.
-
-    Between builds that are equal otherwise, machine code for every device beats PTX, which beats unreadable text.
-
-    Args:
-        selection: What `select` returned.
-        archs: Architectures of builds by name, from metadata. A build that is not in it is left as it is.
-        device: The index of the only device that must be able to run it; None means every visible one.
-    """
-    devices = _devices(selection.host, device)
-    accepted: list[Accepted] = []
-    rejected = list(selection.rejected)
-    for verdict in selection.accepted:
-        listed = archs.get(verdict.variant.name)
-        if listed is None:
-            accepted.append(verdict)
-            continue
-        judged = _judge_archs(verdict, listed, devices)
-        if isinstance(judged, Accepted):
-            accepted.append(judged)
-        else:
-            rejected.append(judged)
-    accepted.sort(key=_order)
-    rejected.sort(key=_name)
-    return replace(selection, accepted=tuple(accepted), rejected=tuple(rejected))
 
 
 def _judge(variant: Variant, host: Host) -> Verdict:
@@ -279,11 +250,13 @@ def _rank(label: ArchLabel) -> tuple[int, ...]:
             assert_never(framework)
 
 
-def _order(verdict: Accepted) -> tuple[tuple[int, ...], str]:
+def by_rank(verdict: Accepted) -> tuple[tuple[int, ...], str]:
+    """The order of accepted builds: best first, and by the label's text where the rank is equal."""
     return verdict.rank, verdict.variant.name
 
 
-_name = attrgetter("variant.name")
+by_name = attrgetter("variant.name")
+"""The order of rejected builds."""
 
 
 def _same_line(wanted: Version, found: Version | None) -> bool:
@@ -321,27 +294,3 @@ def _is_plain_local(version: Version) -> bool:
     """Whether the local part is one that torch's own wheels carry, such as `cu130`, `cpu` or `rocm7.1`."""
     local = version.local or ""
     return local.startswith(("cu", "cpu", "rocm", "xpu"))
-
-
-_Devices: TypeAlias = tuple[Device, ...]
-
-
-def _devices(host: Host, index: int | None) -> _Devices:
-    devices = host.devices or ()
-    return devices if index is None else tuple(device for device in devices if device.index == index)
-
-
-def _judge_archs(verdict: Accepted, listed: tuple[str, ...], devices: _Devices) -> Verdict:
-    archs = tuple(parse_arch(text) for text in listed)
-    worst = Fit.NATIVE
-    for device in devices:
-        how = fit(archs, device.arch)
-        if how is Fit.NONE:
-            return Rejected(verdict.variant, Reason.ARCH, ", ".join(listed), str(device))
-        worst = min(worst, how)
-    notes = verdict.notes
-    if worst is Fit.UNKNOWN:
-        notes = (*notes, f"architectures {', '.join(listed)} were not all understood; allowed without knowing")
-    elif worst is Fit.PTX:
-        notes = (*notes, "runs through PTX: the driver compiles it on first use")
-    return replace(verdict, rank=(*verdict.rank, Fit.NATIVE - worst), archs=listed, notes=notes)

@@ -22,7 +22,8 @@ from kernel_hub.model.selection import Variant
 from kernel_hub.model.source import BlobId, FileEntry, GitBlob, LfsBlob, Pin
 from kernel_hub.model.target import Target
 from kernel_hub.model.variant import UnknownLabel, parse_label
-from kernel_hub.select import BUILD_FOLDER, METADATA_FILE, narrow, select, variants_of, variants_of_names
+from kernel_hub.narrow import narrow
+from kernel_hub.select import BUILD_FOLDER, METADATA_FILE, select, variants_of, variants_of_names
 from kernel_hub.sources.configured import Connection
 from kernel_hub.verify.identities import blob_of, blob_text
 

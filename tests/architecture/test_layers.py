@@ -22,6 +22,7 @@ LAYERS = {
     "kernel_hub.resolve": 2,
     "kernel_hub.overrides": 2,
     "kernel_hub.select": 2,
+    "kernel_hub.narrow": 2.2,
     "kernel_hub.refusal": 2.5,
     "kernel_hub.trust": 2,
     "kernel_hub.build.recipe": 2,

@@ -9,8 +9,9 @@ import pytest
 from kernel_hub.errors import NoCompatibleVariantError
 from kernel_hub.model.host import Host
 from kernel_hub.model.selection import Selection
+from kernel_hub.narrow import narrow
 from kernel_hub.refusal import SHOWN, best, nearest
-from kernel_hub.select import narrow, select, variants_of_names
+from kernel_hub.select import select, variants_of_names
 
 BUILDS = [
     f"torch{minor}-cxx11-{cuda}-x86_64-linux" for minor in ("29", "210", "211", "212") for cuda in ("cu126", "cu128")

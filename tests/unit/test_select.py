@@ -15,7 +15,8 @@ from kernel_hub.model.host import Device, Host
 from kernel_hub.model.selection import Reason, Selection, Variant
 from kernel_hub.model.source import FileEntry, GitBlob
 from kernel_hub.model.variant import parse_label
-from kernel_hub.select import narrow, select, variants_of, variants_of_names
+from kernel_hub.narrow import narrow
+from kernel_hub.select import select, variants_of, variants_of_names
 
 CASES = json.loads((Path(__file__).parents[1] / "vectors" / "selection.json").read_text())["cases"]
 
