@@ -19,6 +19,7 @@ from kernel_hub.build.recipe import Component, TorchFramework
 from kernel_hub.model.backend import BackendKind
 
 LIMITED_API = "0x03090000"
+MODULE_DEFINE = "TORCH_EXTENSION_NAME"
 _CXX20_SINCE = Version("2.12")
 _DEFINES = {
     BackendKind.CPU: ("CPU_KERNEL",),
@@ -161,7 +162,7 @@ class _Flags:
     def __init__(self, job: NativeJob, module_id: str, layout: Layout, python_include: Path) -> None:
         release = job.stable_abi or job.torch.version
         standard = "c++20" if release >= _CXX20_SINCE else "c++17"
-        defines = [f"TORCH_EXTENSION_NAME={module_id}", *_DEFINES[job.backend], f"Py_LIMITED_API={LIMITED_API}"]
+        defines = [f"{MODULE_DEFINE}={module_id}", *_DEFINES[job.backend], f"Py_LIMITED_API={LIMITED_API}"]
         if job.stable_abi is not None:
             defines.append(f"TORCH_TARGET_VERSION={target_version(job.stable_abi)}")
         elif job.torch.cxx11_abi is not None:

@@ -11,18 +11,21 @@ both measures reach only as far as their lists.
 from __future__ import annotations
 
 import re
+import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.version import Version
 
 from kernel_hub.build.audit.elf import Symbol, read_library
-from kernel_hub.build.audit.floor import is_within_floor
+from kernel_hub.build.audit.floor import FLOOR, is_within_floor
 from kernel_hub.build.command import Floor, Step
 from kernel_hub.build.machine import Compiler
 from kernel_hub.errors import ToolchainError
+from kernel_hub.model.digest import Digest
+from kernel_hub.tree import digest_of_file
 
 # What headers of a newer libstdc++ and glibc refer to and older libraries lack, each in a member of its own: a link takes
 # only the members that it needs.
@@ -60,6 +63,8 @@ template class std::basic_stringstream<wchar_t>;
 """,
 }
 _LOADERS = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}
+# Counts changes of how stubs and archive are made.
+_GENERATOR = 1
 _ASSEMBLER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Run = Callable[[Step], None]
@@ -75,12 +80,12 @@ class StubSources:
 
 
 def prepare_floor(compiler: Compiler, cpu: str, folder: Path, find: Callable[[str], Path], run: Run) -> Floor:
-    """Make the archive and the stubs for a compiler.
+    """Make the archive and the stubs for a compiler, or find them made.
 
     Args:
         compiler: The C++ compiler that links with them.
         cpu: The processor, as labels write it.
-        folder: Where they are made.
+        folder: Where they are made and kept.
         find: The machine's own library of a given file name, as the compiler would find it.
         run: Runs a step.
 
@@ -91,9 +96,28 @@ def prepare_floor(compiler: Compiler, cpu: str, folder: Path, find: Callable[[st
     loader = _LOADERS.get(cpu)
     if loader is None:
         raise ToolchainError(f"builds for {cpu} are not made: the name of its dynamic loader is unknown")
-    folder.mkdir(parents=True, exist_ok=True)
-    stubs = tuple(_make_stub(compiler, folder, find(name), name, run) for name in ("libm.so.6", "libc.so.6", loader))
-    return Floor(_make_archive(compiler, folder, run), stubs, (find("libc_nonshared.a"),))
+    originals = {name: find(name) for name in ("libm.so.6", "libc.so.6", loader)}
+    archive, stubs = folder / "libcompat.a", tuple(folder / name for name in originals)
+    tail = (find("libc_nonshared.a"),)
+    made = folder / "made-from"
+    key = _key(compiler, originals)
+    # Written last, so a folder that was left half made is made again.
+    if not (made.is_file() and made.read_text("utf-8") == key and all(path.is_file() for path in (archive, *stubs))):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for name, original in originals.items():
+            _make_stub(compiler, folder, original, name, run)
+        _make_archive(compiler, archive, run)
+        made.write_text(key, encoding="utf-8")
+    return Floor(archive, stubs, tail)
+
+
+def _key(compiler: Compiler, originals: Mapping[str, Path]) -> str:
+    """A text that changes with whatever the folder is made from."""
+    parts = [f"{compiler.path}: {compiler.version}", str(Digest.of("".join(COMPAT_SOURCES.values()).encode()))]
+    parts += [f"{name}: {digest_of_file(path)}" for name, path in originals.items()]
+    limits = ", ".join(f"{name} {version}" for name, version in FLOOR.items())
+    return "\n".join([*parts, f"floor: {limits}", f"generator: {_GENERATOR}"])
 
 
 def stub_sources(symbols: Iterable[Symbol]) -> StubSources:
@@ -119,7 +143,7 @@ def _number(version: str) -> Version:
     return Version(version.partition("_")[2])
 
 
-def _make_stub(compiler: Compiler, folder: Path, original: Path, name: str, run: Run) -> Path:
+def _make_stub(compiler: Compiler, folder: Path, original: Path, name: str, run: Run) -> None:
     sources = stub_sources(read_library(original).defined)
     assembly, script, output = folder / f"{name}.s", folder / f"{name}.map", folder / name
     assembly.write_text(sources.assembly, encoding="ascii")
@@ -129,21 +153,17 @@ def _make_stub(compiler: Compiler, folder: Path, original: Path, name: str, run:
         "-o", output.name, assembly.name,
     )  # fmt: skip
     run(Step(f"stub {name}", argv, folder, output))
-    return output
 
 
-def _make_archive(compiler: Compiler, folder: Path, run: Run) -> Path:
-    output = folder / "libcompat.a"
+def _make_archive(compiler: Compiler, archive: Path, run: Run) -> None:
+    folder = archive.parent
     flags = ("-std=c++20", "-O2", "-fPIC", "-fno-gnu-unique", "-fno-ident", "-ffunction-sections", "-fdata-sections")
     for name, text in COMPAT_SOURCES.items():
         (folder / f"{name}.cpp").write_text(text, encoding="ascii")
         argv = (str(compiler.path), "-c", *flags, f"{name}.cpp", "-o", f"{name}.o")
         run(Step(f"compat {name}", argv, folder, folder / f"{name}.o"))
-    # The archiver adds to a file that is there.
-    output.unlink(missing_ok=True)
     members = [f"{name}.o" for name in COMPAT_SOURCES]
-    run(Step("compat archive", (str(archiver_of(compiler)), "rcsD", output.name, *members), folder, output))
-    return output
+    run(Step("compat archive", (str(archiver_of(compiler)), "rcsD", archive.name, *members), folder, archive))
 
 
 def archiver_of(compiler: Compiler) -> Path:

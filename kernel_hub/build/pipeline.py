@@ -5,7 +5,6 @@ Leaves out: publishing (see `kernel_hub.build.publish`).
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,10 +15,10 @@ from kernel_hub.build.matrix import Job, Matrix, Omission, plan
 from kernel_hub.build.project import Project, open_project
 from kernel_hub.build.provenance import origin_of
 from kernel_hub.build.toolchain import find_machine
-from kernel_hub.build.workshop import Build, Progress, Workshop
+from kernel_hub.build.workshop import Build, Progress, Workshop, alone, processors
 from kernel_hub.errors import BuildError, ToolchainError
 
-__all__ = ["Build", "BuildReport", "Progress", "build", "matrix_of"]
+__all__ = ["Build", "BuildReport", "Progress", "build", "choose", "matrix_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +88,12 @@ def build(
     target = (output or project.folder / "build").absolute()
     machine = machine or find_machine()
     matrix = plan(project.recipes, machine)
-    jobs = _chosen(matrix, project, backends, variants)
-    _require_distinct(jobs)
+    jobs = choose(matrix, project, backends, variants)
     work = target.with_name(f".{target.name}-work")
-    _prepare(work)
     origin = origin_of(project.folder, leaving_out=(target, work))
-    workshop = Workshop(project, machine, origin, work, parallel or len(os.sched_getaffinity(0)), on_progress)
-    builds = tuple(workshop.make(job, target) for job in jobs)
+    workshop = Workshop(project, machine, origin, work, parallel or processors(), on_progress)
+    with alone(work):
+        builds = tuple(workshop.make(job, target) for job in jobs)
     card = project.folder / "CARD.md"
     if card.is_file():
         shutil.copyfile(card, target / "CARD.md")
@@ -110,9 +108,15 @@ def build(
     )
 
 
-def _chosen(
+def choose(
     matrix: Matrix, project: Project, backends: Sequence[str] | None, variants: Sequence[str] | None
 ) -> tuple[Job, ...]:
+    """The jobs that were asked for; all if nothing was.
+
+    Raises:
+        ToolchainError: If one of them can't be built here, or nothing can.
+        BuildError: If two of them would be one build.
+    """
     jobs = matrix.jobs
     reasons = "\n".join(f"  {omission}" for omission in matrix.omissions)
     if backends is not None:
@@ -131,6 +135,7 @@ def _chosen(
         jobs = tuple(job for job in jobs if str(job.label) in variants)
     if not jobs:
         raise ToolchainError(f"nothing of {project.first.name} can be built here\n{reasons}".rstrip())
+    _require_distinct(jobs)
     return jobs
 
 
@@ -141,10 +146,3 @@ def _require_distinct(jobs: Sequence[Job]) -> None:
         if label in seen:
             raise BuildError(f"{seen[label].document} and {job.document} both make the build {label}")
         seen[label] = job
-
-
-def _prepare(work: Path) -> None:
-    """Make the working folder: kept between builds, and never part of anyone's commit."""
-    work.mkdir(parents=True, exist_ok=True)
-    (work / ".gitignore").write_text("*\n", encoding="ascii")
-    (work / "tmp").mkdir(exist_ok=True)

@@ -5,9 +5,12 @@ Leaves out which builds there are (see `kernel_hub.build.pipeline`).
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,10 +24,11 @@ from kernel_hub.build.compile import run_step, run_steps
 from kernel_hub.build.cuda import is_inert_path
 from kernel_hub.build.floor import prepare_floor
 from kernel_hub.build.generated import REGISTRATION_HEADER
-from kernel_hub.build.machine import Machine
+from kernel_hub.build.machine import Compiler, Machine
 from kernel_hub.build.matrix import Job, NativeJob
 from kernel_hub.build.project import Project
 from kernel_hub.build.provenance import SourceOrigin
+from kernel_hub.build.records import Records
 from kernel_hub.build.toolchain import child_environment, library_finder
 from kernel_hub.errors import BuildError, ToolchainError
 from kernel_hub.model.metadata import Metadata
@@ -69,6 +73,33 @@ class Build:
     findings: tuple[Finding, ...] = ()
 
 
+def processors() -> int:
+    """How many processors this program may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def alone(work: Path) -> Iterator[None]:
+    """Be the only one who uses a working folder; whoever comes second waits."""
+    _prepare(work)
+    with (work / "lock").open("wb") as file:
+        try:
+            import fcntl
+        except ImportError:
+            # Windows, where nothing is compiled.
+            yield
+            return
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _prepare(work: Path) -> None:
+    """Make a working folder: kept between builds, and never part of anyone's commit."""
+    work.mkdir(parents=True, exist_ok=True)
+    (work / ".gitignore").write_text("*\n", encoding="ascii")
+    (work / "tmp").mkdir(exist_ok=True)
+
+
 class Workshop:
     """Makes one kernel's builds on one machine; what they share is made once.
 
@@ -107,6 +138,7 @@ class Workshop:
             CheckFailedError: If the build breaks a rule; the one that was there before stays.
         """
         start_ns = time.monotonic_ns()
+        _prepare(self._work)
         label = str(job.label)
         work = self._work / label
         library = self._compile(job, work) if isinstance(job, NativeJob) else None
@@ -135,14 +167,22 @@ class Workshop:
         steps = compile_steps(job, name, layout, compiler.path, include)
         if not steps:
             raise BuildError(f"{job.document} names no source for {job.label}")
-        total, done = len(steps) + 1, 0
+        count = self._counter(str(job.label), len(steps) + 1)
+        records = Records(_toolchain(compiler, job))
+        current = [step for step in steps if records.is_current(step)]
+        outdated = [step for step in steps if step not in current]
+        for step in current:
+            count(step)
+        for step in outdated:
+            records.forget(step)
 
-        def count(step: Step) -> None:
-            nonlocal done
-            done += 1
-            self._tell(str(job.label), step.name, done, total)
+        def finish(step: Step) -> None:
+            records.remember(step)
+            count(step)
 
-        run_steps(steps, environment, logs, parallel=self._parallel, on_done=count)
+        run_steps(outdated, environment, logs, parallel=self._parallel, on_done=finish)
+        for old in work.glob(f"*{layout.library.suffix}"):
+            old.unlink()
         link = link_step(job, layout, [step.output for step in steps], compiler.path, self._floor_of(environment))
         run_steps([link], environment, logs, parallel=1, on_done=count)
         return layout.library
@@ -153,12 +193,24 @@ class Workshop:
             folder = self._work / "floor"
 
             def run(step: Step) -> None:
-                run_step(step, environment, folder / f"{step.name.replace(' ', '-')}.log")
+                run_step(step, environment, self._work / "logs" / f"{step.name.replace(' ', '-')}.log")
 
             self._floor = prepare_floor(compiler, self._machine.cpu, folder, library_finder(compiler), run)
         if self._floor is None:
             raise ToolchainError("there is no C++ compiler")
         return self._floor
+
+    def _counter(self, label: str, total: int) -> Callable[[Step], None]:
+        """A function that tells of each step that is done; steps are done in several threads."""
+        lock, done = threading.Lock(), 0
+
+        def count(step: Step) -> None:
+            nonlocal done
+            with lock:
+                done += 1
+                self._tell(label, step.name, done, total)
+
+        return count
 
     def _tell(self, label: str, step: str, done: int, total: int) -> None:
         if self._on_progress is not None:
@@ -170,6 +222,12 @@ def _require_sound(folder: Path, metadata: Metadata) -> None:
     written = Metadata.parse((folder / "metadata.json").read_bytes())
     if written != metadata or manifest_of(folder) != metadata.manifest:
         raise BuildError(f"{folder} was changed while it was made")
+
+
+def _toolchain(compiler: Compiler, job: NativeJob) -> str:
+    """A text that changes with whatever compiles a job."""
+    device = f"; nvcc {job.toolkit.version} in {job.toolkit.root}" if job.toolkit else ""
+    return f"{compiler.path}: {compiler.version}{device}"
 
 
 def _require_inert(job: NativeJob, layout: Layout) -> None:

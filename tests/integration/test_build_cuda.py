@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernel_hub.build.audit.check import check
-from kernel_hub.build.audit.elf import read_library, read_section
+from kernel_hub.build.audit.elf import read_library, section_of
 from kernel_hub.build.audit.fatbin import SECTION, device_codes
 from kernel_hub.build.pipeline import BuildReport, build
 from kernel_hub.build.toolchain import find_machine
@@ -39,7 +39,7 @@ def test_the_label_names_the_toolkit_and_metadata_the_archs(built: BuildReport) 
 
 
 def test_the_module_holds_machine_code_and_ptx_for_them(built: BuildReport) -> None:
-    section = read_section(module_of(built), SECTION)
+    section = section_of(module_of(built), SECTION)
     assert section is not None
     assert sorted(map(str, device_codes(section))) == [
         "PTX for 9.0", "machine code for 8.0", "machine code for 9.0", "machine code for 9.0a",

@@ -69,7 +69,7 @@ def read_library(path: Path) -> SharedLibrary:
     return _with_elf(path, lambda elf: _read(elf, path))
 
 
-def read_section(path: Path, name: str) -> bytes | None:
+def section_of(path: Path, name: str) -> bytes | None:
     """The bytes of a section; None if there is none.
 
     Raises:
@@ -82,6 +82,16 @@ def read_section(path: Path, name: str) -> bytes | None:
         return None if section is None else bytes(section.data())
 
     return _with_elf(path, bytes_of)
+
+
+def section_names(path: Path) -> tuple[str, ...]:
+    """The names of a file's sections, in order.
+
+    Raises:
+        InvalidDocumentError: If the file is no ELF file.
+        ToolchainError: If pyelftools is not installed.
+    """
+    return _with_elf(path, lambda elf: tuple(section.name for section in elf.iter_sections()))
 
 
 def _with_elf(path: Path, read: Callable[[Any], _Read]) -> _Read:

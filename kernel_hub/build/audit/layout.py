@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernel_hub.build.audit.elf import read_library, read_section
+from kernel_hub.build.audit.elf import read_library, section_of
 from kernel_hub.build.audit.fatbin import SECTION, check_archs
 from kernel_hub.build.audit.finding import Finding, Rule
 from kernel_hub.build.audit.native import Knowledge, check_native
@@ -134,7 +134,7 @@ def _check_natives(
             continue
         yield from check_native(library, path, label, metadata.id if path == wanted else None, known)
         if path == wanted and label.backend.kind is BackendKind.CUDA:
-            yield from check_archs(read_section(folder / path, SECTION), metadata.archs, path)
+            yield from check_archs(section_of(folder / path, SECTION), metadata.archs, path)
 
 
 def native_name(label: ArchLabel, module: str) -> str:
