@@ -18,19 +18,19 @@ _OLD_PREFIX = "torch"
 
 
 def export_old(lock: Lock, connect: Connect) -> bytes:
-    """The ecosystem's older format: what the project declares, with a digest of each build's listing.
+    """The ecosystem's older format: a commit and digests of the builds' listings for each repository.
 
-    Kernel dependencies are left out, because that format knows none.
+    That format has one entry for a repository: of a kernel that is locked twice, the one that the project asks for itself.
 
     Raises:
         InvalidDocumentError: If a locked build is not in the source's listing.
         FetchError: If the listing can neither be read nor is remembered.
     """
     found: list[tuple[RepoId, str, Mapping[str, ListingDigest]]] = []
-    for item in lock.declared:
-        kernel = lock.find(item.requirement)
-        if kernel is not None:
-            found.append((kernel.repo, kernel.commit, _listing_digests(kernel, connect)))
+    for repo in dict.fromkeys(kernel.repo for kernel in lock.kernels):
+        kernel = lock.find(Requirement(repo))
+        assert kernel is not None, f"{repo} is locked, but answers no requirement"
+        found.append((kernel.repo, kernel.commit, _listing_digests(kernel, connect)))
     return format_old_peer_lock(found)
 
 

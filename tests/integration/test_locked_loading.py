@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from kernel_hub.model.commit import StoredFile
 from kernel_hub.model.metadata import AtVersion
 from kernel_hub.model.requirement import RepoId
+from kernel_hub.sources.directory import DirectoryRegistry
 from tests.support.fake_kernels import fake_build, publish_fake_kernel
 from tests.support.hub import HubServer
 
@@ -232,10 +234,9 @@ def test_a_source_that_serves_other_bytes_under_the_locked_commit_is_refused(
     """A mirror may keep the commit id and replace the build: whole, consistent, and signed off by its own manifest."""
     environ = hub.child_environment(tmp_path / "home")
     assert command(["lock"], environ, project).returncode == 0
-    repo = RepoId("acme", "axpy")
-    commit = hub.registry.refs(repo).branches["v1"]
+    commit = hub.registry.refs(RepoId("acme", "axpy")).branches["v1"]
     evil = fake_build(CPU, files={"_math.py": b"def axpy(a, x, y): return [6]\ndef origin(): return 'evil'\n"})
-    (answer,) = python(LOAD, environ | mirror_with(tmp_path / "evil", repo, commit, evil), project)
+    (answer,) = python(LOAD, environ | mirror_with(hub, tmp_path / "evil", commit, evil), project)
     assert answer["error"] == "DigestMismatchError"
     assert "metadata.json: changed (expected build digest sha256:" in answer["violations"][0]
     assert "kernel-hub.lock" in answer["message"] and CPU in answer["message"]
@@ -245,28 +246,24 @@ def test_a_source_that_serves_other_bytes_under_the_locked_commit_is_refused(
 def test_the_same_mirror_with_the_same_bytes_loads(hub: HubServer, project: Path, tmp_path: Path) -> None:
     environ = hub.child_environment(tmp_path / "home")
     assert command(["lock"], environ, project).returncode == 0
-    repo = RepoId("acme", "axpy")
-    commit = hub.registry.refs(repo).branches["v1"]
+    commit = hub.registry.refs(RepoId("acme", "axpy")).branches["v1"]
     needs = (AtVersion(RepoId("acme", "core"), 1),)
     same = fake_build(CPU, kernel_depends=needs, files={"_k.abi3.so": CPU.encode()})
-    (answer,) = python(LOAD, environ | mirror_with(tmp_path / "same", repo, commit, same), project)
+    (answer,) = python(LOAD, environ | mirror_with(hub, tmp_path / "same", commit, same), project)
     assert answer["commit"] == commit
 
 
-def mirror_with(folder: Path, repo: RepoId, commit: str, files: dict[str, bytes]) -> dict[str, str]:
-    """Bind the namespace to a registry that has one build under a given commit id."""
-    from kernel_hub.model.commit import StoredFile
-    from kernel_hub.sources.directory import DirectoryRegistry
-
+def mirror_with(hub: HubServer, folder: Path, commit: str, files: dict[str, bytes]) -> dict[str, str]:
+    """Bind the namespace to a mirror of the Hub that has these files as its one build of `acme/axpy` at a commit."""
     mirror = DirectoryRegistry.create(folder)
-    mirror.create_repo(repo)
-    stored = []
-    for path, content in files.items():
-        with mirror.receive(len(content)) as incoming:
-            incoming.write(content)
-            blob = incoming.finish()
-        stored.append(StoredFile.of(f"build/{CPU}/{path}", blob))
-    mirror.import_commit(repo, commit, stored, message="mirrored", time_s=0)
+    core = RepoId("acme", "core")
+    upstream = hub.registry.load(core, hub.registry.refs(core).branches["v1"])
+    for file in upstream.files:
+        mirror.store(hub.registry.read(core, upstream.id, file.path, limit_bytes=1 << 20))
+    axpy = [StoredFile.of(f"build/{CPU}/{path}", mirror.store(content)) for path, content in files.items()]
+    for repo, id, stored in ((core, upstream.id, upstream.files), (RepoId("acme", "axpy"), commit, axpy)):
+        mirror.create_repo(repo)
+        mirror.import_commit(repo, id, stored, message="mirrored", time_s=0)
     return {"KERNEL_HUB_REGISTRIES": f"acme={folder.as_uri()}"}
 
 
@@ -278,12 +275,12 @@ def test_the_lock_does_not_make_a_publisher_trusted(hub: HubServer, project: Pat
     code = """
 import kernel_hub
 attempt(lambda: kernel_hub.get_locked_kernel("acme/axpy"))
+attempt(lambda: kernel_hub.get_locked_kernel("acme/axpy", trust_remote_code=["acme/axpy", "acme/core"]))
 attempt(lambda: kernel_hub.get_locked_kernel("acme/axpy", trust_remote_code=["acme/axpy"]))
-attempt(lambda: kernel_hub.get_locked_kernel("acme/axpy", trust_remote_code=["acme/other"]))
 """
     refused, allowed, other = python(code, environ, project)
     assert refused["error"] == other["error"] == "UntrustedPublisherError"
-    assert "acme/axpy" in refused["hint"]
+    assert "acme/axpy" in refused["hint"] and "acme/core" in other["hint"]
     assert allowed["sum"] == [5]
     synced = command(["sync", "--target", "linux-x86_64-cpu-torch2.13"], environ, project)
     assert synced.returncode == 0 and "not a trusted publisher" in synced.stderr
@@ -358,9 +355,10 @@ def test_the_digests_of_the_ecosystems_older_locks_are_checked(hub: HubServer, p
     code = 'import kernel_hub\nattempt(lambda: kernel_hub.get_locked_kernel("acme/axpy", lockfile="kernels.lock"))\n'
     assert python(code, environ, project)[0]["sum"] == [5]
     path = project / "kernels.lock"
-    (entry,) = json.loads(path.read_text())
-    entry["variants"][CPU]["hash"] = "sha256-" + "0" * 64
-    path.write_text(json.dumps([entry]))
+    entries = json.loads(path.read_text())
+    assert entries[0]["repo_id"] == "acme/axpy"
+    entries[0]["variants"][CPU]["hash"] = "sha256-" + "0" * 64
+    path.write_text(json.dumps(entries))
     (refused,) = python(code, environ, project)
     assert refused["error"] == "DigestMismatchError"
     assert "sha256-000" in refused["violations"][0] and CPU in refused["violations"][0]
@@ -390,3 +388,21 @@ print(module.__file__, module.axpy(2, [1], [3]))
     )
     assert done.returncode == 0, done.stderr
     assert locked in done.stdout and done.stdout.rstrip().endswith("[5]")
+
+
+def test_a_dependency_is_loaded_as_locked_wherever_the_lock_lies(hub: HubServer, project: Path, tmp_path: Path) -> None:
+    environ = hub.child_environment(tmp_path / "home")
+    assert command(["lock"], environ, project).returncode == 0
+    core = RepoId("acme", "core")
+    locked = hub.registry.refs(core).branches["v1"]
+    newer = {CPU: fake_build(CPU, name="core", files={"new.py": b""})}
+    assert publish_fake_kernel(hub.registry, core, builds=newer) != locked
+    code = f"""
+import kernel_hub
+attempt(lambda: kernel_hub.get_locked_kernel("acme/axpy", lockfile={str(project / "kernel-hub.lock")!r}))
+print(json.dumps({{kernel.name: kernel.origin.pin.commit for kernel in kernel_hub.loaded_kernels()}}))
+"""
+    (tmp_path / "elsewhere").mkdir()
+    loaded, commits = python(code, environ, tmp_path / "elsewhere")
+    assert loaded["sum"] == [5]
+    assert commits == {"acme/axpy": loaded["commit"], "acme/core": locked}
