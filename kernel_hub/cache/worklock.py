@@ -111,20 +111,34 @@ class WorkLock:
 
     def _create(self) -> bool | None:
         """True if the lock is ours, False if there can be none here, None if another has it."""
+        # The note is written first and then given the lock's name, so that no lock is ever without its owner's name.
+        growing = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            growing.write_bytes(self._note)
         except OSError as error:
             _LOG.debug("no lock at %s: %s", self._path, error)
             return False
         try:
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            self._path.hardlink_to(growing)
+        except FileExistsError:
+            return None
+        except OSError:
+            return self._create_without_links()
+        finally:
+            with contextlib.suppress(OSError):
+                growing.unlink()
+        return True
+
+    def _create_without_links(self) -> bool | None:
+        try:
+            with self._path.open("xb") as file:
+                file.write(self._note)
         except FileExistsError:
             return None
         except OSError as error:
             _LOG.debug("no lock at %s: %s", self._path, error)
             return False
-        with contextlib.suppress(OSError), os.fdopen(descriptor, "wb") as file:
-            file.write(self._note)
         return True
 
     def _look(self) -> tuple[bytes, int] | None:
@@ -168,7 +182,12 @@ def is_dead(pid: int) -> bool:
         return True
     except OSError:
         return False
-    return False
+    try:
+        # Linux keeps the number of a dead process until its parent takes notice; its state then is Z.
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[:1]
+    except OSError:
+        return False
+    return state == ["Z"]
 
 
 def _owner(note: bytes) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_hub.cache.worklock import Patience, WorkLock
+from kernel_hub.cache.worklock import Patience, WorkLock, is_dead
 
 HURRIED = Patience(stale_s=0.05, give_up_s=0.05)
 
@@ -80,6 +81,29 @@ def test_a_dead_owners_lock_is_taken_over_at_once(path: Path) -> None:
     with WorkLock(path, "fetching", patience=Patience(stale_s=1e9, give_up_s=1e9)).held(never):
         assert json.loads(path.read_bytes())["pid"] == os.getpid()
     assert not path.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
+def test_a_dead_owner_whom_its_parent_forgot_is_dead(path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""], stdin=subprocess.PIPE)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert is_dead(child.pid)
+    assert not is_dead(os.getpid())
+    child.communicate()
+
+
+def test_where_files_cannot_have_two_names_the_lock_is_made_all_the_same(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*names: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "no hard links here")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    with WorkLock(path, "fetching").held(never):
+        assert json.loads(path.read_bytes())["work"] == "fetching"
+        with WorkLock(path, "fetching", patience=HURRIED).held(never):
+            pass
+    assert list(path.parent.iterdir()) == []
 
 
 @pytest.mark.parametrize("text", ["", "not json", "[]", note(host="elsewhere")])
