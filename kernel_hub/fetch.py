@@ -24,7 +24,9 @@ from kernel_hub.model.selection import Accepted, Variant
 from kernel_hub.model.source import FileEntry, Pin, Source
 from kernel_hub.select import BUILD_FOLDER, METADATA_FILE, variants_of
 
-_MAX_THREADS = 8
+# Small files are waited for, large ones keep the line busy.
+_MAX_THREADS = 16
+_MAX_THREADS_FOR_LARGE = 8
 _SMALL_BYTES = 1 << 20
 
 Progress = Callable[[str, int, int], None]
@@ -268,7 +270,8 @@ def _store_all(
     # Imported here because most loads find everything in the cache.
     from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
-    with ThreadPoolExecutor(min(_MAX_THREADS, len(unique)), thread_name_prefix="kernel_hub-fetch") as pool:
+    most = _MAX_THREADS if unique[0].size_bytes <= _SMALL_BYTES else _MAX_THREADS_FOR_LARGE
+    with ThreadPoolExecutor(min(most, len(unique)), thread_name_prefix="kernel_hub-fetch") as pool:
         pending = [pool.submit(store, entry) for entry in unique]
         try:
             done, _ = wait(pending, return_when=FIRST_EXCEPTION)

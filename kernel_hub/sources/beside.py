@@ -1,13 +1,23 @@
-"""Calls that run beside this one, on threads that do not keep the process alive."""
+"""Calls that nobody has to wait for: on threads that do not keep the process alive, and to sources that can be quick."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
+
+from kernel_hub.model.source import Source
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
+
+
+@runtime_checkable
+class Hurried(Protocol):
+    """A source that can be asked to be quick."""
+
+    def hurried(self, patience_s: float) -> Source:
+        """The same source with one short try."""
 
 
 class Begun(Protocol[_T_co]):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import partial
-from typing import Literal, Protocol, TypeVar, runtime_checkable
+from typing import Literal, TypeVar
 
 from kernel_hub.cache import Cache
 from kernel_hub.cache.foreign import listing_in_cache
@@ -28,11 +28,11 @@ from kernel_hub.errors import (
     RevisionNotFoundError,
     SourceUnavailableError,
 )
-from kernel_hub.index import Index, KnownRefs
+from kernel_hub.index import Index, KnownRefs, KnownStanding
 from kernel_hub.model.requirement import RepoId, is_commit
 from kernel_hub.model.source import FileEntry, PublisherStanding, Refs, Source
 from kernel_hub.select import BUILD_FOLDER, variants_of
-from kernel_hub.sources.beside import begin
+from kernel_hub.sources.beside import Hurried, begin
 
 _LOG = logging.getLogger("kernel_hub")
 _HURRY_S = 1.0
@@ -46,14 +46,6 @@ Mode = Literal["online", "cached-first", "offline"]
 _T = TypeVar("_T")
 
 
-@runtime_checkable
-class Hurried(Protocol):
-    """A source that can be asked to be quick."""
-
-    def hurried(self, patience_s: float) -> Source:
-        """The same source with one short try."""
-
-
 class CachedSource:
     """Another source, remembered.
 
@@ -64,7 +56,9 @@ class CachedSource:
         key: The source's folder in the index.
         name: The source's name, for messages.
         mode: "online" asks for what is not fresh, "cached-first" for what is not remembered, "offline" for nothing.
-        freshness_s: How long references and publishers count as current.
+        freshness_s: How long references count as current.
+        standing_freshness_s: How long the word that a publisher is trusted does. That one is not trusted is asked about as
+            often as references are, because it stands in somebody's way.
         patience_s: How long to wait for an answer that can be done without; default: by whether freshness is wanted.
         clock: The time in seconds of Unix time; replaced in tests.
     """
@@ -79,6 +73,7 @@ class CachedSource:
         name: str,
         mode: Mode = "online",
         freshness_s: float = 600.0,
+        standing_freshness_s: float = 86400.0,
         patience_s: float | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -89,6 +84,7 @@ class CachedSource:
         self._name = name
         self._mode = mode
         self._freshness_s = freshness_s
+        self._standing_freshness_s = standing_freshness_s
         self._patience_s = patience_s if patience_s is not None else (_HURRY_S if freshness_s > 0 else _PATIENT_S)
         self._clock = clock
         self._failed: KernelHubError | None = None
@@ -193,7 +189,7 @@ class CachedSource:
     def publisher(self, namespace: str) -> PublisherStanding:
         """See `Source.publisher`. What was found out once serves when it cannot be asked, with its date."""
         known = self._index.standing(self._key, namespace)
-        if known is not None and (self._mode != "online" or self._is_current(known.asked_s)):
+        if known is not None and self._need_not_ask(known):
             return known.standing if self._inner is not None else _dated(known.standing, known.asked_s)
         begun = self._begun.pop(namespace, None)
         try:
@@ -215,7 +211,7 @@ class CachedSource:
         """Start to ask about a publisher beside what is asked next; `publisher` then waits for that answer."""
         known = self._index.standing(self._key, namespace)
         source = self._inner
-        if source is None or (known is not None and (self._mode != "online" or self._is_current(known.asked_s))):
+        if source is None or (known is not None and self._need_not_ask(known)):
             return
         if known is not None and isinstance(source, Hurried):
             source = source.hurried(self._patience_s)
@@ -254,9 +250,13 @@ class CachedSource:
         place = self._index.root / self._key / namespace / f"{name}.lock"
         return WorkLock(place, f"asking {self._name}", patience=_LOCK_PATIENCE).held(lambda: False)
 
-    def _is_current(self, asked_s: float) -> bool:
+    def _is_current(self, asked_s: float, freshness_s: float | None = None) -> bool:
         # A time that lies ahead comes from a clock that was wrong then or is wrong now.
-        return 0 <= self._clock() - asked_s < self._freshness_s
+        return 0 <= self._clock() - asked_s < (self._freshness_s if freshness_s is None else freshness_s)
+
+    def _need_not_ask(self, known: KnownStanding) -> bool:
+        freshness_s = self._standing_freshness_s if known.standing.trusted else self._freshness_s
+        return self._mode != "online" or self._is_current(known.asked_s, freshness_s)
 
     def _known_listing(self, repo: RepoId, commit: str, prefix: str) -> tuple[FileEntry, ...] | None:
         found = self._listings.get((repo, commit, prefix))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,14 +46,14 @@ class Rule:
         path: A text that the request's path holds; "" for every request.
         times: How often it hits; None for always.
         every: It hits every n-th of the matching requests.
-        before_answering: Whether the server is not even asked, so that the fault has no effect on it.
+        asks_the_server: Whether the server does what it is asked to, although the answer is another.
     """
 
     spoil: Spoiler
     path: str = ""
     times: int | None = None
     every: int = 1
-    before_answering: bool = True
+    asks_the_server: bool = True
     seen: int = 0
     hits: int = 0
 
@@ -74,11 +75,13 @@ class Faults:
         rules: The first that takes a request has it.
         latency_s: Added to every request.
         asked: Every request as it came in: method, path and headers. A client that has its answer finds its request here.
+        spans_s: When each was answered: its beginning and end.
     """
 
     rules: list[Rule] = field(default_factory=list)
     latency_s: float = 0.0
     asked: list[tuple[str, str, Headers]] = field(default_factory=list)
+    spans_s: list[tuple[float, float]] = field(default_factory=list)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, spoil: Spoiler, path: str = "", **options: Any) -> Rule:
@@ -92,6 +95,14 @@ class Faults:
         """The paths that were asked for."""
         return [path for asked, path, _ in self.asked if containing in path and method in (None, asked)]
 
+    def rounds(self) -> int:
+        """How many requests at least came one after the other; with a latency, how many round trips a client waited for."""
+        count, last_end_s = 0, float("-inf")
+        for begin_s, end_s in sorted(self.spans_s, key=lambda span_s: span_s[1]):
+            if begin_s >= last_end_s:
+                count, last_end_s = count + 1, end_s
+        return count
+
     def clear(self) -> None:
         """Remove every rule."""
         with self._guard:
@@ -104,14 +115,17 @@ class Faults:
                 return
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             self.asked.append((scope["method"], scope["path"], headers))
+            begin_s = time.monotonic()
             if self.latency_s:
                 await asyncio.sleep(self.latency_s)
+            # Before the client has its answer, and so before what it asks next begins.
+            self.spans_s.append((begin_s, time.monotonic()))
             with self._guard:
                 rule = next((rule for rule in self.rules if rule.takes(scope["path"])), None)
             if rule is None:
                 await app(scope, receive, send)
                 return
-            reply = await _answer(app, scope, receive) if rule.before_answering else Reply(200, {}, b"")
+            reply = await _answer(app, scope, receive) if rule.asks_the_server else Reply(200, {}, b"")
             rule.spoil(reply)
             await _send(reply, receive, send)
 

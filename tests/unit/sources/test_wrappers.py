@@ -86,14 +86,26 @@ def test_within_freshness_nobody_is_asked_again(make, inner: ScriptedSource, cac
     assert inner.calls == []
 
 
-def test_after_freshness_only_references_and_publisher_are_asked_for(
-    make, inner: ScriptedSource, cache: Cache, clock: Clock
-) -> None:
+def test_after_freshness_only_references_are_asked_for(make, inner: ScriptedSource, cache: Cache, clock: Clock) -> None:
     load(make(), inner, cache)
     inner.calls.clear()
     clock.now_s += 601
     load(make(), inner, cache)
-    assert inner.calls == ["refs", "publisher"]
+    assert inner.calls == ["refs"]
+
+
+def test_that_a_publisher_is_trusted_is_believed_for_a_day_and_that_it_is_not_only_while_fresh(
+    make, inner: ScriptedSource, clock: Clock
+) -> None:
+    make().publisher("acme")
+    inner.trusted = False
+    clock.now_s += 86399
+    assert make().publisher("acme").trusted is True
+    clock.now_s += 2
+    assert make().publisher("acme").trusted is False
+    inner.trusted = True
+    clock.now_s += 601
+    assert make().publisher("acme").trusted is True
 
 
 def test_a_time_that_lies_ahead_is_not_fresh(make, inner: ScriptedSource, cache: Cache, clock: Clock) -> None:
@@ -218,7 +230,7 @@ def test_a_remembered_publisher_carries_its_date_when_it_cannot_be_asked(
     make, inner: ScriptedSource, clock: Clock
 ) -> None:
     make().publisher("acme")
-    clock.now_s += 601
+    clock.now_s += 86401
     inner.trusted = None
     standing = make().publisher("acme")
     assert standing.trusted is True
