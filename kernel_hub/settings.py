@@ -198,7 +198,7 @@ def _registry_tables(environment: Mapping[str, str], here: Path) -> list[tuple[M
     text = environment.get("KERNEL_HUB_REGISTRIES", "").strip()
     if text:
         tables.append((_registries_of_text(text), "KERNEL_HUB_REGISTRIES", here))
-    project = _project_file(here)
+    project = project_file(here)
     if project is not None:
         table = _table(_load_toml(project), project, "tool", "kernel-hub")
         tables.append((_table(table, project, "registries"), f"{project} [tool.kernel-hub.registries]", project.parent))
@@ -249,7 +249,8 @@ def _registry(namespace: str, entry: object, defined_in: str, folder: Path) -> R
     return Registry(namespace, (folder / Path(url).expanduser()).resolve().as_uri(), defined_in, token_env)
 
 
-def _project_file(here: Path) -> Path | None:
+def project_file(here: Path) -> Path | None:
+    """The nearest `pyproject.toml`, upwards from a folder."""
     for folder in (here, *here.parents):
         candidate = folder / "pyproject.toml"
         if candidate.is_file():
@@ -266,7 +267,7 @@ def _own_file(environment: Mapping[str, str], variable: str, name: str) -> Path:
 
 
 def _trust_rules(environment: Mapping[str, str], here: Path) -> TrustRules:
-    project = _project_file(here)
+    project = project_file(here)
     paths = [_own_file(environment, "KERNEL_HUB_TRUST", "trust.toml")]
     paths += [project.with_name(PROJECT_TRUST_FILE)] if project else []
     return merged([parse_trust_file(_read(path), name=str(path)) for path in paths if path.is_file()])

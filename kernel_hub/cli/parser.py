@@ -17,6 +17,7 @@ from kernel_hub.cli.mirror import BUNDLE, MIRROR, UNBUNDLE
 from kernel_hub.cli.publish import PUBLISH
 from kernel_hub.cli.select import SELECT
 from kernel_hub.cli.serve import SERVE
+from kernel_hub.cli.trust import NEW_KEY, SIGN, TRUST, VERIFY
 
 PROGRAM: Final = "kernel-hub"
 SUMMARY: Final = "Resolve, verify, build, publish and serve compute kernels."
@@ -24,6 +25,7 @@ SUMMARY: Final = "Resolve, verify, build, publish and serve compute kernels."
 COMMANDS: Final = (
     *(DEMO, HOST, EXPLAIN, HAS, VERSIONS, INFO, DOWNLOAD, SELECT),
     *(ADD, REMOVE, LOCK_COMMAND, SYNC, TREE, OUTDATED, AUDIT, EXPORT, MIRROR, BUNDLE, UNBUNDLE),
+    *(TRUST, VERIFY, NEW_KEY, SIGN),
     *(BUILD, PUBLISH, SERVE),
 )
 SHARED: Final = (

@@ -38,8 +38,11 @@ class PrivateKey:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-        with path.open("rb") as stream:
-            content = stream.read(_MAX_KEY_FILE_BYTES)
+        try:
+            with path.open("rb") as stream:
+                content = stream.read(_MAX_KEY_FILE_BYTES)
+        except OSError as error:
+            raise InvalidDocumentError("private key", f"{path} cannot be read: {error.strerror}") from error
         try:
             key = load_pem_private_key(content, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:

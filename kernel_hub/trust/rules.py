@@ -12,7 +12,7 @@ from datetime import date
 from typing import Literal, TypeAlias
 
 from kernel_hub.errors import InvalidDocumentError
-from kernel_hub.model.requirement import RepoId
+from kernel_hub.model.requirement import RepoId, is_commit
 from kernel_hub.trust.decision import Decision
 from kernel_hub.trust.policy import (
     AllOf,
@@ -48,6 +48,22 @@ class Scope:
     publisher: str | None = None
     repository: RepoId | None = None
     commit: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Scope:
+        """Read `org`, `org/*`, `org/name` or `org/name@<commit id>`.
+
+        Raises:
+            InvalidDocumentError: If the text is none of them.
+        """
+        name, at, commit = text.partition("@")
+        if at and not is_commit(commit):
+            raise InvalidDocumentError("scope", f"{commit!r} of {text!r} is not a full commit id")
+        publisher = name.removesuffix("/*")
+        if "/" not in publisher and not at:
+            RepoId.parse(f"{publisher}/name")
+            return cls(publisher=publisher)
+        return cls(repository=RepoId.parse(name), commit=commit or None)
 
     def __str__(self) -> str:
         if self.repository is not None:
