@@ -212,14 +212,14 @@ class Loader:
         if plan.pin is None:
             reason = plan.override.defined_in if plan.override else "local path"
             folder = plan.folders[name]
-            return Artifact(FromFolder(folder, reason), name, folder, archs=chosen.archs)
+            return Artifact(FromFolder(folder, reason), name, folder, archs=chosen.archs, left_out=chosen.left_out)
         connection = self._planner.connect(plan.request)
         try:
             return fetch(connection.source, connection.cache, plan.pin, chosen, progress=self._progress)
         except (IncompleteArtifactError, OfflineError, SourceUnavailableError) as error:
             if plan.locked is None:
                 raise
-            raise _not_synced(plan.pin, plan.locked, chosen.variant, connection.cache, error) from error
+            raise _not_synced(plan.pin, plan.locked, chosen, connection.cache, error) from error
 
 
 def _below(plan: Plan, metadata: Metadata, above: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
@@ -247,14 +247,15 @@ def _expectation(plan: Plan, chosen: Accepted, *, require_digest: bool) -> Expec
 
 
 def _not_synced(
-    pin: Pin, locked: LockedPin, variant: Variant, cache: Cache, error: FetchError
+    pin: Pin, locked: LockedPin, chosen: Accepted, cache: Cache, error: FetchError
 ) -> IncompleteArtifactError:
-    inside = f"{BUILD_FOLDER}/{variant.name}/"
-    entries = [entry for entry in variant.files if not is_bytecode(entry.path)]
+    name = chosen.variant.name
+    inside = f"{BUILD_FOLDER}/{name}/"
+    entries = [entry for entry in chosen.files if not is_bytecode(entry.path)]
     missing = [item.path.removeprefix(inside) for item in entries if not cache.has(pin.repo, pin.commit, item)]
     named = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
     return IncompleteArtifactError(
-        f"build {variant.name} of {pin}, locked by {locked.found}, is not whole in {cache.root}: "
+        f"build {name} of {pin}, locked by {locked.found}, is not whole in {cache.root}: "
         f"{named or 'nothing'} is missing, and it cannot be fetched now: {error.message}",
         missing=missing,
         hint="with network access, in the project's folder, run: kernel-hub sync",

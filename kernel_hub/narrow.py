@@ -12,9 +12,28 @@ from typing import TypeAlias
 from kernel_hub.model.capability import Fit, fit, parse_arch
 from kernel_hub.model.host import Device, Host
 from kernel_hub.model.selection import Accepted, Reason, Rejected, Selection, Verdict
+from kernel_hub.model.split import useless_files
 from kernel_hub.select import by_name, by_rank
 
 _Devices: TypeAlias = tuple[Device, ...]
+
+
+def leave_out(
+    selection: Selection, file_archs: Mapping[str, Mapping[str, tuple[str, ...]]], *, device: int | None = None
+) -> Selection:
+    """Mark what no device can run in builds that are split by architecture.
+
+    Args:
+        selection: What `narrow` returned.
+        file_archs: The architectures of files, by build and path inside it (see `kernel_hub.model.split`).
+        device: As for `narrow`.
+    """
+    capabilities = [found.arch for found in _devices(selection.host, device)]
+    accepted = (
+        replace(verdict, left_out=useless_files(file_archs.get(verdict.variant.name, {}), capabilities))
+        for verdict in selection.accepted
+    )
+    return replace(selection, accepted=tuple(accepted))
 
 
 def narrow(selection: Selection, archs: Mapping[str, tuple[str, ...]], *, device: int | None = None) -> Selection:

@@ -28,7 +28,7 @@ from kernel_hub.model.requirement import AtRevision, is_commit
 from kernel_hub.model.selection import Accepted, Selection
 from kernel_hub.model.source import Pin, PublisherStanding
 from kernel_hub.model.variant import UnknownLabel
-from kernel_hub.narrow import narrow
+from kernel_hub.narrow import leave_out, narrow
 from kernel_hub.overrides import Override
 from kernel_hub.plan import Plan, Request, facts
 from kernel_hub.resolve import candidates
@@ -138,6 +138,8 @@ class Planner:
                 )
                 raise RepositoryNotFoundError(error.message, hint=hint) from error
             raise
+        if plan.chosen is None and connection.source.look_again(locked.pin.repo, locked.pin.commit, BUILD_FOLDER):
+            plan = self._plan_pin(request, connection, locked.pin, locked)
         if plan.chosen is not None:
             return plan
         whole = self._plan_pin(request, connection, locked.pin)
@@ -259,7 +261,8 @@ def _narrow(selection: Selection, metadata: Mapping[str, Metadata], request: Req
         return selection
     _require_device(host, request.device)
     archs = {name: read.archs for name, read in metadata.items()}
-    return narrow(selection, archs, device=request.device)
+    narrowed = narrow(selection, archs, device=request.device)
+    return leave_out(narrowed, {name: read.file_archs for name, read in metadata.items()}, device=request.device)
 
 
 def _require_device(host: Host, index: int | None) -> None:

@@ -58,6 +58,7 @@ class Artifact:
         announced: What the source's listing says of each file, by path inside the build; None for a folder of the caller's.
         archs: The architectures that selection took it for.
         blobs: The folder that the cache's own links may point into; None if links are not allowed to leave `root`.
+        left_out: Files, by path inside the build, that may be absent because no device here can run them.
     """
 
     origin: Origin
@@ -66,6 +67,7 @@ class Artifact:
     announced: Mapping[str, BlobId] | None = None
     archs: tuple[str, ...] = ()
     blobs: Path | None = None
+    left_out: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, assert_never
 
 from packaging.version import Version
@@ -20,6 +21,7 @@ from kernel_hub.model.digest import Digest, DigestAlgorithm, Manifest
 from kernel_hub.model.document import JsonObject, load_json
 from kernel_hub.model.provenance import Provenance, SourceState, read_provenance
 from kernel_hub.model.requirement import ExactVersion, RepoId, Requirement
+from kernel_hub.model.split import OWN_KEY, file_archs_to_json, read_file_archs
 
 __all__ = [
     "MAX_BYTES",
@@ -105,6 +107,7 @@ class Metadata:
         manifest: Digests of its files.
         provenance: Who built it from what.
         kernels_minver: The least version of the `kernels` client that may load it.
+        file_archs: Files that serve some GPU architectures only, with those (see `kernel_hub.model.split`).
     """
 
     name: str
@@ -120,6 +123,7 @@ class Metadata:
     manifest: Manifest | None = None
     provenance: Provenance | None = None
     kernels_minver: Version | None = None
+    file_archs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def python_name(self) -> str:
@@ -153,6 +157,7 @@ class Metadata:
         if not is_kernel_name(kernel_name):
             raise top.fault("name", f"{kernel_name!r} is not a kernel name (lower-case letters, digits and '-')")
         backend = top.object("backend")
+        manifest = _manifest(top)
         return cls(
             name=kernel_name,
             id=top.text("id"),
@@ -164,9 +169,10 @@ class Metadata:
             kernel_depends=_kernel_dependencies(top),
             upstream=_git_url(top, "upstream"),
             source=_git_url(top, "source"),
-            manifest=_manifest(top),
+            manifest=manifest,
             provenance=read_provenance(top),
             kernels_minver=_three_numbers(top),
+            file_archs=read_file_archs(top, manifest),
         )
 
     def format(self) -> bytes:
@@ -203,6 +209,8 @@ class Metadata:
             document["provenance"] = self.provenance.to_json()
         if self.kernels_minver is not None:
             document["kernels-minver"] = str(self.kernels_minver)
+        if self.file_archs:
+            document[OWN_KEY] = file_archs_to_json(self.file_archs)
         return document
 
 

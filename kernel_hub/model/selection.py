@@ -62,12 +62,20 @@ class Accepted:
         rank: Smaller is better; ties are broken by the label's text.
         archs: Its GPU architectures from metadata, once known.
         notes: What a reader should know although it was accepted.
+        left_out: Files, by path inside the build, that no device of the host can run; they are not fetched.
     """
 
     variant: Variant
     rank: tuple[int, ...]
     archs: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    left_out: frozenset[str] = frozenset()
+
+    @property
+    def files(self) -> tuple[FileEntry, ...]:
+        """The files of the build that this host needs."""
+        start = len(f"build/{self.variant.name}/")
+        return tuple(entry for entry in self.variant.files if entry.path[start:] not in self.left_out)
 
 
 @dataclass(frozen=True, slots=True)

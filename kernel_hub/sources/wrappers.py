@@ -29,9 +29,11 @@ from kernel_hub.errors import (
     SourceUnavailableError,
 )
 from kernel_hub.index import Index, KnownRefs, KnownStanding
+from kernel_hub.model.metadata import Metadata
 from kernel_hub.model.requirement import RepoId, is_commit
+from kernel_hub.model.selection import Variant
 from kernel_hub.model.source import FileEntry, PublisherStanding, Refs, Source
-from kernel_hub.select import BUILD_FOLDER, variants_of
+from kernel_hub.select import BUILD_FOLDER, METADATA_FILE, variants_of
 from kernel_hub.sources.beside import Hurried, begin
 
 _LOG = logging.getLogger("kernel_hub")
@@ -162,6 +164,17 @@ class CachedSource:
             self._listings[repo, commit, prefix] = found
             return found
 
+    def look_again(self, repo: RepoId, commit: str, prefix: str) -> bool:
+        """Ask for a listing although it is remembered, because a mirror's commit may have grown; whether it had."""
+        if self._inner is None:
+            return False
+        found = self._ask(lambda source: source.files(repo, commit, prefix), f"the files of {repo}", can_serve=True)
+        if found is None or found == self._known_listing(repo, commit, prefix):
+            return False
+        self._index.remember_listing(self._key, repo, commit, prefix, found)
+        self._listings[repo, commit, prefix] = found
+        return True
+
     def read(self, repo: RepoId, commit: str, path: str, *, limit_bytes: int) -> bytes:
         """See `Source.read`."""
         place = self._cache.path(repo, commit, path)
@@ -283,9 +296,23 @@ class CachedSource:
         listing = self._known_listing(repo, commit, BUILD_FOLDER)
         if listing is None:
             listing = listing_in_cache(self._cache, repo, commit, BUILD_FOLDER) or ()
-        return any(
-            all(self._cache.has(repo, commit, entry) for entry in variant.files) for variant in variants_of(listing)
-        )
+        return any(self._is_whole(repo, commit, variant) for variant in variants_of(listing))
+
+    def _is_whole(self, repo: RepoId, commit: str, variant: Variant) -> bool:
+        absent = [entry for entry in variant.files if not self._cache.has(repo, commit, entry)]
+        if not absent:
+            return True
+        # Of a build that is split by architecture, only what the devices of some process needed may be here.
+        inside = f"{BUILD_FOLDER}/{variant.name}/"
+        described = next((entry for entry in variant.files if entry.path == f"{inside}{METADATA_FILE}"), None)
+        content = self._cache.read(repo, commit, described) if described is not None else None
+        if content is None:
+            return False
+        try:
+            split = Metadata.parse(content).file_archs
+        except InvalidDocumentError:
+            return False
+        return all(entry.path.removeprefix(inside) in split for entry in absent)
 
 
 def _dated(standing: PublisherStanding, asked_s: float) -> PublisherStanding:

@@ -34,15 +34,20 @@ def _blob_of_name(name: str) -> BlobId | None:
 
 
 def violations_of(
-    found: Mapping[str, IdentifiedFile], manifest: Manifest | None, announced: Mapping[str, BlobId]
+    found: Mapping[str, IdentifiedFile],
+    manifest: Manifest | None,
+    announced: Mapping[str, BlobId],
+    left_out: frozenset[str] = frozenset(),
 ) -> tuple[Violation, ...]:
-    """Changed and missing files, in order of their paths."""
+    """Changed and missing files, in order of their paths; those that were left out may be missing."""
     digests = manifest.files if manifest else {}
     violations = []
     for path in sorted({*digests, *announced}, key=str.encode):
         item = found.get(path)
         digest, blob = digests.get(path), announced.get(path)
         if item is None:
+            if path in left_out:
+                continue
             expected = str(digest) if digest else blob_text(announced[path])
             violations.append(Violation(ViolationKind.MISSING, path, expected, _NOTHING))
         elif digest is not None and item.digest != digest:

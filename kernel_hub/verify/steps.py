@@ -113,14 +113,18 @@ def verify(
 
     # 5.
     listed = announced if artifact.announced is not None else None
-    violations = violations_of(found, manifest, announced) + extra_files(files, manifest, listed)
+    violations = violations_of(found, manifest, announced, artifact.left_out) + extra_files(files, manifest, listed)
     if violations:
         raise mismatch(artifact, violations, files)
 
     # 6.
     importable = {path: item for path, item in found.items() if covers(path)}
-    whole = tree_digest((path, item.digest) for path, item in importable.items())
-    _require_locked(artifact, expectation, content, importable, has_manifest=manifest is not None)
+    digests = {path: item.digest for path, item in importable.items()}
+    if manifest is not None:
+        # What was left out has its digest in the manifest, so a build has one digest on every machine.
+        digests |= {path: manifest.files[path] for path in artifact.left_out if path not in digests}
+    whole = tree_digest(digests.items())
+    _require_locked(artifact, expectation, content, digests, has_manifest=manifest is not None)
 
     # 7.
     _require_identity(artifact, expectation, metadata)
@@ -178,13 +182,13 @@ def _require_locked(
     artifact: Artifact,
     expectation: Expectation,
     metadata: bytes,
-    importable: Mapping[str, IdentifiedFile],
+    digests: Mapping[str, Digest],
     *,
     has_manifest: bool,
 ) -> None:
     if expectation.build_digest is None:
         return
-    found = build_digest(metadata, ((path, item.digest) for path, item in importable.items()))
+    found = build_digest(metadata, digests.items())
     if found == expectation.build_digest:
         return
     # The files are those that the manifest lists, so it is the manifest that is another than the locked one.
