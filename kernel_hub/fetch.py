@@ -9,13 +9,12 @@ Leaves out: whether the bytes are what the publisher made (see `kernel_hub.verif
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from kernel_hub.cache import Cache
 from kernel_hub.cache.blob_writer import is_intact
-from kernel_hub.cache.worklock import WorkLock
+from kernel_hub.cache.download import Progress, store_all
 from kernel_hub.errors import IncompleteArtifactError, OfflineError
 from kernel_hub.model.artifact import Artifact, FromSource
 from kernel_hub.model.metadata import MAX_BYTES
@@ -24,13 +23,7 @@ from kernel_hub.model.selection import Accepted, Variant
 from kernel_hub.model.source import FileEntry, Pin, Source
 from kernel_hub.select import BUILD_FOLDER, METADATA_FILE, variants_of
 
-# Small files are waited for, large ones keep the line busy.
-_MAX_THREADS = 16
-_MAX_THREADS_FOR_LARGE = 8
 _SMALL_BYTES = 1 << 20
-
-Progress = Callable[[str, int, int], None]
-"""Told a file's path, the bytes that are here of all that were missing, and how many those are."""
 
 
 def fetch(
@@ -58,7 +51,7 @@ def fetch(
         FetchError: If they cannot be obtained or stored.
     """
     variant = accepted.variant
-    entries = tuple(entry for entry in variant.files if not is_bytecode(entry.path))
+    entries = tuple(entry for entry in accepted.files if not is_bytecode(entry.path))
     folder = f"{BUILD_FOLDER}/{variant.name}"
     if recheck:
         _replace_damaged(source, cache, pin, entries, progress)
@@ -67,7 +60,7 @@ def fetch(
         with lock.held(lambda: not _missing(cache, pin, entries)):
             missing = _missing(cache, pin, entries)
             try:
-                _store_all(source, cache, pin, missing, progress=progress, lock=lock)
+                store_all(source, cache, pin, missing, progress=progress, lock=lock)
             except OfflineError as error:
                 raise _incomplete(cache, pin, variant, entries, error) from error
             cache.place(pin.repo, pin.commit, folder, entries)
@@ -78,9 +71,12 @@ def fetch(
         origin=FromSource(pin, source.name),
         label=variant.name,
         root=cache.path(pin.repo, pin.commit, folder),
-        announced={entry.path.removeprefix(inside): entry.blob for entry in entries},
+        announced={
+            entry.path.removeprefix(inside): entry.blob for entry in variant.files if not is_bytecode(entry.path)
+        },
         archs=accepted.archs,
         blobs=cache.blobs(pin.repo),
+        left_out=accepted.left_out,
     )
 
 
@@ -123,7 +119,8 @@ def read_metadata(
                 missing = [entry for label, entry in wanted_here.items() if label not in found]
                 more = _small_and_absent(cache, pin, ahead)
                 try:
-                    _store_all(source, cache, pin, list(dict.fromkeys([*missing, *more])), lock=lock, replace=missing)
+                    wrong = [entry for entry in missing if cache.has_blob(pin.repo, entry)]
+                    store_all(source, cache, pin, list(dict.fromkeys([*missing, *more])), lock=lock, replace=wrong)
                 except OfflineError:
                     return found
                 _read_here(cache, pin, wanted_here, found)
@@ -153,7 +150,7 @@ def fetch_attestation(source: Source, cache: Cache, pin: Pin, label: str) -> Non
     path = attestation_path(label)
     entries = [entry for entry in source.files(pin.repo, pin.commit, ATTESTATION_FOLDER) if entry.path == path]
     if _missing(cache, pin, entries):
-        _store_all(source, cache, pin, entries)
+        store_all(source, cache, pin, entries)
         cache.place(pin.repo, pin.commit, ATTESTATION_FOLDER, entries)
 
 
@@ -207,81 +204,8 @@ def _replace_damaged(
     source: Source, cache: Cache, pin: Pin, entries: Sequence[FileEntry], progress: Progress | None
 ) -> None:
     found = damaged(cache, pin, entries)
-    _store_all(source, cache, pin, found, progress=progress, replace=found)
+    store_all(source, cache, pin, found, progress=progress, replace=found)
     cache.replace(pin.repo, pin.commit, found)
-
-
-class _StoppedError(Exception):
-    """Another file of the same build failed."""
-
-
-class _Tally:
-    """Adds up what several threads bring, and stops them when one fails."""
-
-    def __init__(self, total_bytes: int, progress: Progress | None, lock: WorkLock | None) -> None:
-        self._total_bytes = total_bytes
-        self._progress = progress
-        self._lock = lock
-        self._done_bytes = 0
-        self._guard = threading.Lock()
-        self.stopped = False
-
-    def told(self, path: str) -> Callable[[int], None]:
-        """What to tell about the pieces of one file."""
-
-        def told(length_bytes: int) -> None:
-            with self._guard:
-                if self.stopped:
-                    raise _StoppedError
-                self._done_bytes += length_bytes
-                if self._lock is not None:
-                    self._lock.beat()
-                if self._progress is not None:
-                    self._progress(path, self._done_bytes, self._total_bytes)
-
-        return told
-
-
-def _store_all(
-    source: Source,
-    cache: Cache,
-    pin: Pin,
-    entries: Sequence[FileEntry],
-    *,
-    progress: Progress | None = None,
-    lock: WorkLock | None = None,
-    replace: Sequence[FileEntry] = (),
-) -> None:
-    # Files with the same bytes are one blob, and one download. The largest first, so that none is left alone at the end.
-    absent = [entry for entry in entries if entry in replace or not cache.has_blob(pin.repo, entry)]
-    unique = list({entry.blob: entry for entry in sorted(absent, key=lambda entry: -entry.size_bytes)}.values())
-    tally = _Tally(sum(entry.size_bytes for entry in unique), progress, lock)
-
-    def store(entry: FileEntry) -> None:
-        def chunks(start_bytes: int) -> Iterator[bytes]:
-            return source.chunks(pin.repo, pin.commit, entry, start_bytes=start_bytes)
-
-        cache.store(pin.repo, entry, chunks, told=tally.told(entry.path), replace=entry in replace)
-
-    if len(unique) < 2:
-        for entry in unique:
-            store(entry)
-        return
-    # Imported here because most loads find everything in the cache.
-    from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-
-    most = _MAX_THREADS if unique[0].size_bytes <= _SMALL_BYTES else _MAX_THREADS_FOR_LARGE
-    with ThreadPoolExecutor(min(most, len(unique)), thread_name_prefix="kernel_hub-fetch") as pool:
-        pending = [pool.submit(store, entry) for entry in unique]
-        try:
-            done, _ = wait(pending, return_when=FIRST_EXCEPTION)
-            failures = [error for future in done if (error := future.exception()) is not None]
-            if failures:
-                raise next((error for error in failures if not isinstance(error, _StoppedError)), failures[0])
-        finally:
-            tally.stopped = True
-            for future in pending:
-                future.cancel()
 
 
 def _incomplete(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel_hub.bundle import bundle_path, make_bundle
 from kernel_hub.loader import Loader
 from kernel_hub.model.host import Host
 from kernel_hub.model.requirement import Requirement
@@ -101,3 +102,16 @@ def test_a_warm_load_by_commit_asks_nobody(hub: HubServer, download: Callable[..
     faults.asked.clear()
     download(revision=hub.registry.refs(REPO).branches["v1"])
     assert faults.asked == []
+
+
+def test_a_kernel_of_hundreds_of_files_is_five_requests(
+    hub: HubServer, download: Callable[..., None], faults: Faults
+) -> None:
+    build = fake_build("torch-cpu", version=2, files={f"part{number}.py": b"# %d\n" % number for number in range(600)})
+    bundle = make_bundle(build)
+    assert bundle is not None
+    publish_fake_kernel(
+        hub.registry, version=2, builds={"torch-cpu": build}, extra_files={bundle_path("torch-cpu"): bundle}
+    )
+    download(version=2)
+    assert len(faults.asked) <= 5
