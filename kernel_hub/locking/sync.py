@@ -6,7 +6,7 @@ fetched is verified against the lock at once; whether it may run is asked when i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -27,6 +27,7 @@ from kernel_hub.model.target import Target
 from kernel_hub.plan import Request
 from kernel_hub.select import BUILD_FOLDER, variants_of
 from kernel_hub.settings import Settings
+from kernel_hub.sources.configured import Connection
 from kernel_hub.trust import CouldNotCheck, NotTrusted, Subject
 from kernel_hub.verify import verify
 
@@ -143,7 +144,7 @@ class Syncer:
     def _bring(self, kernel: LockedKernel, build: LockedBuild) -> VerifiedArtifact:
         pin = Pin(kernel.repo, kernel.commit, version=kernel.version)
         connection = self._connect(kernel.repo)
-        variant = _variant(variants_of(connection.source.files(pin.repo, pin.commit, BUILD_FOLDER)), pin, build)
+        variant = _variant(connection, pin, build)
         artifact = fetch(connection.source, connection.cache, pin, Accepted(variant, ()), progress=self._progress)
         return verify(
             artifact, Expectation(version=kernel.version, build_digest=build.digest, locked_by=str(self._path))
@@ -162,8 +163,14 @@ class Syncer:
         return f"{decision.reason}; {decision.remedy}" if isinstance(decision, NotTrusted | CouldNotCheck) else ""
 
 
-def _variant(variants: Iterable[Variant], pin: Pin, build: LockedBuild) -> Variant:
-    found = next((variant for variant in variants if variant.name == build.label), None)
+def _variant(connection: Connection, pin: Pin, build: LockedBuild) -> Variant:
+    def find() -> Variant | None:
+        listed = variants_of(connection.source.files(pin.repo, pin.commit, BUILD_FOLDER))
+        return next((variant for variant in listed if variant.name == build.label), None)
+
+    found = find()
+    if found is None and connection.source.look_again(pin.repo, pin.commit, BUILD_FOLDER):
+        found = find()
     if found is None:
         raise IncompleteArtifactError(
             f"the source of {pin} has no build {build.label}, which is locked",

@@ -44,7 +44,8 @@ AXPY = RepoId("acme", "axpy")
 @pytest.fixture
 def upstream(tmp_path: Path) -> DirectoryRegistry:
     registry = registry_in(tmp_path / "upstream")
-    publish_fake_kernel(registry, "acme/core", builds={CPU: fake_build(CPU, name="core")})
+    core = {label: fake_build(label, name="core") for label in (CPU, ARM)}
+    publish_fake_kernel(registry, "acme/core", builds=core)
     needs = (AtVersion(RepoId("acme", "core"), 1),)
     builds = {
         label: fake_build(label, kernel_depends=needs, files={"_k.abi3.so": label.encode(), "big.py": b"#" * (2 << 20)})
@@ -117,6 +118,22 @@ def test_a_mirror_grows_with_a_wider_lock(
     commit = upstream.refs(AXPY).branches["v1"]
     assert mirror.files(AXPY, commit) == upstream.files(AXPY, commit, "build")
     assert mirror.gc(grace_s=0.0).blobs == 0
+
+
+def test_a_reader_of_a_mirror_that_grew_finds_what_is_new(
+    settings: Settings, lock: Lock, hub_server: HubServer, tmp_path: Path
+) -> None:
+    mirror = open_mirror(settings, hub_server.url)
+    mirrored(settings, lock_of(settings, "acme/axpy@v1", targets=["linux-aarch64"]).lock, tmp_path, mirror)
+    home = tmp_path / "reader"
+    home.mkdir()
+    bound = {"HF_HOME": str(home), "HOME": str(home), "KERNEL_HUB_REGISTRIES": f"acme={hub_server.url}"}
+    loader = Loader(load_settings(bound, home), HOST)
+    request = Request(Requirement.parse("acme/axpy"), locked=True, lock_file=written(lock, home))
+    assert loader.plan(request).chosen is None
+    mirrored(settings, lock, tmp_path, mirror)
+    chosen = loader.plan(request).chosen
+    assert chosen is not None and chosen.variant.name == CPU
 
 
 def test_a_mirror_that_holds_something_else_under_the_commit_is_left_as_it_is(
