@@ -16,9 +16,10 @@ from kernel_hub.errors import InvalidDocumentError, PublishRefusedError, UnsafeP
 from kernel_hub.model.digest import Manifest, covers
 from kernel_hub.model.metadata import MAX_BYTES as MAX_METADATA_BYTES
 from kernel_hub.model.metadata import Metadata
-from kernel_hub.model.repo_path import check_file_path
+from kernel_hub.model.repo_path import attestation_path, check_file_path
 from kernel_hub.model.source import FileEntry, GitBlob, LfsBlob
 from kernel_hub.model.variant import NoarchLabel, parse_label
+from kernel_hub.signatures.attestation import Envelope, Statement, attestation_beside
 from kernel_hub.tree import manifest_of, paths_of
 
 _SIGNATURE = "metadata.json.sigstore"
@@ -71,7 +72,7 @@ class OutgoingBuild:
         label: Its folder's name.
         folder: Where it lies.
         metadata: What it says of itself.
-        files: Everything to publish of it, by path.
+        files: Everything to publish of it, by path; its attestation too, which lies beside `build/`.
     """
 
     label: str
@@ -156,7 +157,23 @@ def _build(folder: Path) -> OutgoingBuild:
     # Bytecode is what the digest leaves out, and what no build carries; a signature is over the metadata.
     carried = [path for path in paths if covers(path) or path in ("metadata.json", _SIGNATURE)]
     files = tuple(OutgoingFile.of(f"build/{folder.name}/{path}", folder / path) for path in carried)
-    return OutgoingBuild(folder.name, folder, metadata, files)
+    return OutgoingBuild(folder.name, folder, metadata, (*files, *_attestation(folder)))
+
+
+def _attestation(folder: Path) -> tuple[OutgoingFile, ...]:
+    path = attestation_beside(folder, folder.name)
+    if path is None:
+        return ()
+    name = attestation_path(folder.name)
+    if path.is_symlink():
+        raise UnsafePathError(f"{name} is a link; attestations are published as plain files")
+    statement = Statement.parse(Envelope.parse(path.read_bytes(), name=name).payload, name=name)
+    if statement != Statement.of(folder.name, (folder / "metadata.json").read_bytes(), statement.repository):
+        raise PublishRefusedError(
+            f"{name} is about another build than the one in {folder}, so every loader that demands it would refuse it",
+            hint="sign the build again (kernel-hub sign), or remove the attestation",
+        )
+    return (OutgoingFile.of(name, path),)
 
 
 def _require_digest(folder: Path, stated: Manifest | None) -> None:

@@ -21,7 +21,7 @@ from kernel_hub.build.outgoing import Outgoing, OutgoingFile, collect
 from kernel_hub.build.toolchain import find_torch
 from kernel_hub.errors import PublishRefusedError, RepositoryNotFoundError, ToolchainError
 from kernel_hub.model.commit import StoredBlob
-from kernel_hub.model.repo_path import check_ref_name
+from kernel_hub.model.repo_path import ATTESTATION_FOLDER, attestation_path, check_ref_name
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.model.source import Addition, FileEntry, GitBlob, LfsBlob, Refs, Sink
 
@@ -174,7 +174,7 @@ def _require_checked(outgoing: Outgoing) -> None:
 
 
 def planned(outgoing: Outgoing, there: Iterable[FileEntry], *, new_branch: bool) -> Plan:
-    """What to send and to remove, so that a branch holds the builds as they are here.
+    """What to send and to remove, so that a branch holds the builds as they are here, and no attestation of older ones.
 
     Args:
         outgoing: What is here.
@@ -184,7 +184,8 @@ def planned(outgoing: Outgoing, there: Iterable[FileEntry], *, new_branch: bool)
     listed = {entry.path: entry for entry in there}
     files = _files(outgoing)
     additions = [file for path, file in files.items() if path not in listed or not file.is_listed_as(listed[path])]
-    replaced = ("build/",) if new_branch else tuple(f"build/{build.label}/" for build in outgoing.builds)
+    ours = [path for build in outgoing.builds for path in (f"build/{build.label}/", attestation_path(build.label))]
+    replaced = ("build/", f"{ATTESTATION_FOLDER}/") if new_branch else tuple(ours)
     stale = [path for path in listed if path.startswith(replaced) and path not in files]
     return Plan(tuple(additions), tuple(sorted(stale)), len(files) - len(additions))
 
