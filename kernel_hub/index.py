@@ -103,6 +103,15 @@ class Index:
                 return tuple(entry for entry in entries if not prefix or entry.path.startswith(f"{prefix}/"))
         return None
 
+    def listing_of_any_source(self, repo: RepoId, commit: str, prefix: str) -> tuple[FileEntry, ...] | None:
+        """As `listing`, from whichever source listed the commit; a commit is the same everywhere."""
+        try:
+            sources = sorted(path.name for path in self.root.iterdir())
+        except OSError:
+            return None
+        found = (self.listing(source, repo, commit, prefix) for source in sources)
+        return next((entries for entries in found if entries is not None), None)
+
     def remember_listing(
         self, source: str, repo: RepoId, commit: str, prefix: str, entries: tuple[FileEntry, ...]
     ) -> None:

@@ -30,7 +30,8 @@ from kernel_hub.model.repo_path import check_file_path, check_ref_name
 from kernel_hub.model.requirement import RepoId, is_commit
 from kernel_hub.model.source import FileEntry
 
-_STAGING = ".kernel_hub"
+STAGING = ".kernel_hub"
+"""The folder of a repository in which builds are put together before they appear."""
 
 
 class Cache:
@@ -157,7 +158,7 @@ class Cache:
         path = self.repo_folder(repo).joinpath("refs", *check_ref_name(name).split("/"))
         if self.refs(repo).get(name) == commit or not self.snapshot(repo, commit).is_dir():
             return
-        growing = self.repo_folder(repo) / f"{_STAGING}-{secrets.token_hex(4)}"
+        growing = self.repo_folder(repo) / f"{STAGING}-{secrets.token_hex(4)}"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             growing.write_text(commit, encoding="ascii")
@@ -187,7 +188,7 @@ class Cache:
         if target.exists():
             return False
         # As deep as the commit's folder, so that the links are right before and after the rename.
-        staging = self.repo_folder(repo) / _STAGING / secrets.token_hex(8)
+        staging = self.repo_folder(repo) / STAGING / secrets.token_hex(8)
         built = staging.joinpath(*folder.split("/"))
         try:
             for entry in entries:

@@ -27,9 +27,16 @@ _GIT_ID = re.compile(r"[0-9a-f]{40}")
 _LFS_ID = re.compile(r"[0-9a-f]{64}")
 
 
-def listing_in_cache(cache: Cache, repo: RepoId, commit: str, prefix: str) -> tuple[FileEntry, ...] | None:
-    """The files below `prefix` of a commit, as the cache itself knows them; None if it knows nothing of the commit."""
-    entries = _tree(cache.repo_folder(repo) / "trees" / f"{commit}.json")
+def listing_in_cache(
+    cache: Cache, repo: RepoId, commit: str, prefix: str, *, folder_only: bool = False
+) -> tuple[FileEntry, ...] | None:
+    """The files below `prefix` of a commit, as the cache itself knows them; None if it knows nothing of the commit.
+
+    Args:
+        cache, repo, commit, prefix: What to look at.
+        folder_only: Whether only the commit's folder counts, i.e. what is here and not what was once listed.
+    """
+    entries = None if folder_only else _tree(cache.repo_folder(repo) / "trees" / f"{commit}.json")
     if entries is None:
         folder = cache.snapshot(repo, commit)
         if not folder.is_dir():
