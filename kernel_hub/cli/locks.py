@@ -191,7 +191,6 @@ def _sync(arguments: Namespace, console: Console) -> int:
 def _add(arguments: Namespace, console: Console) -> int:
     from dataclasses import replace
 
-    from kernel_hub.cli.command import needing
     from kernel_hub.locking.project import add_declaration
     from kernel_hub.locking.workspace import connector, relock, write
     from kernel_hub.model.lock import Declaration
@@ -209,8 +208,7 @@ def _add(arguments: Namespace, console: Console) -> int:
     others = tuple(item for item in project.declared if item.requirement.repo != requirement.repo)
     # The lock is made first, so that nothing is declared that cannot be locked.
     relocked = relock(replace(project, declared=(*others, declaration)), settings)
-    with needing("lock"):
-        add_declaration(project.folder, declaration)
+    add_declaration(project.folder, declaration)
     write(relocked)
     report(relocked, console, written=True)
     return 0
@@ -219,7 +217,6 @@ def _add(arguments: Namespace, console: Console) -> int:
 def _remove(arguments: Namespace, console: Console) -> int:
     from dataclasses import replace
 
-    from kernel_hub.cli.command import needing
     from kernel_hub.locking.project import remove_declaration
     from kernel_hub.locking.workspace import relock, write
     from kernel_hub.model.requirement import RepoId
@@ -231,8 +228,7 @@ def _remove(arguments: Namespace, console: Console) -> int:
     if len(left) == len(project.declared):
         raise UsageError(f"{repo} is not declared in {project.folder / 'pyproject.toml'}")
     relocked = relock(replace(project, declared=left), load_settings(folder=project.folder))
-    with needing("lock"):
-        remove_declaration(project.folder, repo)
+    remove_declaration(project.folder, repo)
     write(relocked)
     report(relocked, console, written=True)
     return 0

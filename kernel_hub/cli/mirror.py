@@ -50,12 +50,12 @@ def _mirror(arguments: Namespace, console: Console) -> int:
 def _bundle(arguments: Namespace, console: Console) -> int:
     from pathlib import Path
 
-    from kernel_hub.locking.bundle import write_bundle
+    from kernel_hub.locking.archive import write_archive
     from kernel_hub.locking.mirror import bring
 
     _, lock, _, connect, syncer = _opened(arguments, console)
     archive = Path(arguments.to).expanduser().absolute()
-    size_bytes = write_bundle(archive, lock, list(bring(lock, syncer, connect)))
+    size_bytes = write_archive(archive, lock, list(bring(lock, syncer, connect)))
     count = len(lock.kernels)
     console.answer(
         f"{archive}: {count} kernel{'' if count == 1 else 's'}, {size_text(size_bytes)}",
@@ -69,7 +69,7 @@ def _unbundle(arguments: Namespace, console: Console) -> int:
 
     from kernel_hub.errors import InvalidDocumentError
     from kernel_hub.locking.files import replace_whole
-    from kernel_hub.locking.unbundle import DEFAULT_LIMIT_BYTES, read_bundle
+    from kernel_hub.locking.unpack import DEFAULT_LIMIT_BYTES, read_archive
     from kernel_hub.locking.workspace import lock_at
     from kernel_hub.model.lock import FILE_NAME
     from kernel_hub.model.lock_text import format_lock
@@ -83,7 +83,7 @@ def _unbundle(arguments: Namespace, console: Console) -> int:
     except OSError as error:
         raise InvalidDocumentError(str(archive), f"cannot be read: {error.strerror}") from error
     with file:
-        found = read_bundle(
+        found = read_archive(
             file, DirectoryRegistry.create(folder), name=str(archive), expected=expected, limit_bytes=limit_bytes
         )
     replace_whole(folder / FILE_NAME, format_lock(found.lock))

@@ -15,8 +15,10 @@ from kernel_hub.locking.builds import read_builds
 from kernel_hub.locking.make import Connect
 from kernel_hub.locking.standing import Ask, Standing, State, standing_of
 from kernel_hub.model.lock import Declaration, Lock, LockedKernel, sorted_targets, wish_text
+from kernel_hub.model.repo_path import ATTESTATION_FOLDER, attestation_path
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.model.source import Pin
+from kernel_hub.select import BUILD_FOLDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,8 @@ def _audit(kernel: LockedKernel, ask: Ask, connect: Connect) -> Iterator[Remark]
 def _audit_builds(kernel: LockedKernel, connect: Connect) -> Iterator[Remark]:
     connection = connect(kernel.repo)
     pin = Pin(kernel.repo, kernel.commit, version=kernel.version)
-    paths = {entry.path for entry in connection.source.files(kernel.repo, kernel.commit, "build")}
+    listed = (connection.source.files(kernel.repo, kernel.commit, name) for name in (BUILD_FOLDER, ATTESTATION_FOLDER))
+    paths = {entry.path for files in listed for entry in files}
     found = {item.locked.label: item for item in read_builds(connection, pin, ()).found}
     for build in kernel.builds:
         read = found.get(build.label)
@@ -170,8 +173,8 @@ def _audit_builds(kernel: LockedKernel, connect: Connect) -> Iterator[Remark]:
             state = "is not there" if read is None else "has other bytes than the locked ones"
             yield Remark(kernel, build.label, Concern.CHANGED, f"the build {state} under the locked commit")
             continue
-        if f"build/{build.label}/metadata.json.sigstore" not in paths:
-            yield Remark(kernel, build.label, Concern.UNSIGNED, "no signature lies beside its metadata")
+        if not paths & {f"{BUILD_FOLDER}/{build.label}/metadata.json.sigstore", attestation_path(build.label)}:
+            yield Remark(kernel, build.label, Concern.UNSIGNED, "it has neither a Sigstore bundle nor an attestation")
         if read.metadata.manifest is None:
             yield Remark(kernel, build.label, Concern.NO_DIGEST, "its metadata lists no digests of its files")
         if read.metadata.provenance is not None and read.metadata.provenance.dirty:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import logging
 import re
 import sys
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ from kernel_hub.settings import LOCK_VARIABLE, Settings
 # Where build backends put files of a distribution's metadata: setuptools beside it, hatchling in a folder of its own.
 METADATA_PLACES = (FILE_NAME, f"extra_metadata/{FILE_NAME}", lock_peer.FILE_NAME)
 _INSTALLED_IN = frozenset({"site-packages", "dist-packages"})
+_LOG = logging.getLogger("kernel_hub")
 _JSON_LIST = re.compile(rb"\s*\[\s*[{\]]")
 _ACTIVE: ContextVar[FoundLock | None] = ContextVar("kernel_hub_lock", default=None)
 
@@ -116,6 +118,9 @@ def find_pin(
         asked.append(found)
     if required or settings.locked_only:
         raise _not_locked(settings, requirement, asked)
+    for found in asked:
+        if found.lock.named(requirement.repo):
+            _LOG.warning("%s %s; %s is loaded unlocked", found, found.says_of(requirement.repo), requirement)
     return None
 
 

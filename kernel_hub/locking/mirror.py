@@ -1,4 +1,6 @@
-"""Copying exactly what a lock needs: to a registry folder, to a server over one, or (see `archive`) into one file.
+"""Copying exactly what a lock needs: to a registry folder, or to a server over one.
+
+An archive (see `kernel_hub.locking.archive`) is made of the same.
 
 Every build is fetched and verified against the lock before a byte of it is copied. Commits keep their ids, files their
 identities, and a mirror that is filled from several locks holds what any of them needs; so the same lock is valid against
@@ -19,6 +21,7 @@ from kernel_hub.locking.make import Connect
 from kernel_hub.locking.sync import Syncer
 from kernel_hub.model.commit import StoredBlob, StoredFile
 from kernel_hub.model.lock import Lock, LockedKernel
+from kernel_hub.model.repo_path import ATTESTATION_FOLDER, attestation_path
 from kernel_hub.model.requirement import AtRevision, is_commit
 from kernel_hub.model.source import BlobId, FileEntry, GitBlob, LfsBlob
 from kernel_hub.select import BUILD_FOLDER
@@ -71,7 +74,7 @@ class LocalKernel:
 
     Attributes:
         kernel: What the lock says of it.
-        files: The files of its locked builds, sorted by path.
+        files: The files and attestations of its locked builds, sorted by path.
     """
 
     kernel: LockedKernel
@@ -199,6 +202,9 @@ def bring(lock: Lock, syncer: Syncer, connect: Connect) -> Iterator[LocalKernel]
         connection = connect(kernel.repo)
         listed = connection.source.files(kernel.repo, kernel.commit, BUILD_FOLDER)
         files = [entry for entry in listed if _is_of(kernel, entry) and not is_bytecode(entry.path)]
+        attestations = {attestation_path(build.label) for build in kernel.builds}
+        beside = connection.source.files(kernel.repo, kernel.commit, ATTESTATION_FOLDER)
+        files += [entry for entry in beside if entry.path in attestations]
         yield LocalKernel(
             kernel,
             tuple(

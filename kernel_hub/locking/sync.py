@@ -6,13 +6,14 @@ fetched is verified against the lock at once; whether it may run is asked when i
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from kernel_hub.errors import IncompleteArtifactError, TargetNotServedError
-from kernel_hub.fetch import fetch
+from kernel_hub.errors import IncompleteArtifactError, OfflineError, TargetNotServedError
+from kernel_hub.fetch import fetch, fetch_attestation
 from kernel_hub.loader import Loader
 from kernel_hub.locking.builds import serves
 from kernel_hub.locking.make import Connect
@@ -153,6 +154,10 @@ class Syncer:
     def _synced(self, kernel: LockedKernel, verified: VerifiedArtifact) -> SyncedBuild:
         build = kernel.build(verified.artifact.label)
         assert build is not None, f"{verified.artifact.label} of {kernel} was fetched, but is not locked"
+        connection = self._connect(kernel.repo)
+        # A machine whose policy asks for a signature must find it without network; this one's need not.
+        with contextlib.suppress(OfflineError):
+            fetch_attestation(connection.source, connection.cache, Pin(kernel.repo, kernel.commit), build.label)
         return SyncedBuild(kernel, build, verified.artifact.root, self._note(kernel.repo, kernel.commit))
 
     def _note(self, repo: RepoId, commit: str) -> str:

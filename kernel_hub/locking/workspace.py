@@ -94,7 +94,8 @@ def relock(
     previous = lock_at(path) if path.exists() else None
     machines = tuple(targets) if targets is not None else (previous.targets if previous else ())
     made = make_lock(project.declared, connector(settings), targets=machines, previous=previous, upgrade=upgrade)
-    before = path.read_bytes() if path.exists() else None
+    # Version control may have changed the ends of lines, which means nothing.
+    before = path.read_bytes().replace(b"\r\n", b"\n") if path.exists() else None
     return Relocked(path, made.lock, before != format_lock(made.lock), changes(previous, made.lock), made.notes)
 
 

@@ -15,10 +15,10 @@ from kernel_hub.errors import (
     VerificationError,
 )
 from kernel_hub.loader import Loader
-from kernel_hub.locking.bundle import write_bundle
+from kernel_hub.locking.archive import write_archive
 from kernel_hub.locking.mirror import FolderMirror, Mirror, Mirrored, bring, copy_lock, open_mirror
 from kernel_hub.locking.sync import Syncer
-from kernel_hub.locking.unbundle import read_bundle
+from kernel_hub.locking.unpack import read_archive
 from kernel_hub.model.commit import StoredFile
 from kernel_hub.model.host import Host
 from kernel_hub.model.lock import Lock
@@ -35,6 +35,7 @@ from tests.support.locks import bound_settings, connector, lock_of, registry_in
 
 CPU = "torch-stable-abi211-cpu-x86_64-linux"
 ARM = "torch-stable-abi211-cpu-aarch64-linux"
+BESIDE = {"README.md": b"not needed", f"attestations/{CPU}.json": b"signed", "attestations/other.json": b"not needed"}
 HOST = Host.from_json(
     {"cpu": "x86_64", "os": "linux", "torch": "2.13.0", "cxx11_abi": True, "backend": "cpu", "devices": []}
 )
@@ -51,7 +52,7 @@ def upstream(tmp_path: Path) -> DirectoryRegistry:
         label: fake_build(label, kernel_depends=needs, files={"_k.abi3.so": label.encode(), "big.py": b"#" * (2 << 20)})
         for label in (CPU, ARM)
     }
-    publish_fake_kernel(registry, "acme/axpy", builds=builds, extra_files={"README.md": b"not needed"})
+    publish_fake_kernel(registry, "acme/axpy", builds=builds, extra_files=BESIDE)
     return registry
 
 
@@ -93,7 +94,9 @@ def test_a_mirror_holds_what_the_lock_needs_and_nothing_else(
     assert [str(item.kernel.repo) for item in copied] == ["acme/axpy", "acme/core"]
     commit = upstream.refs(AXPY).branches["v1"]
     assert mirror.refs(AXPY).branches["v1"] == commit
-    assert mirror.files(AXPY, commit) == upstream.files(AXPY, commit, f"build/{CPU}")
+    assert mirror.files(AXPY, commit, "build") == upstream.files(AXPY, commit, f"build/{CPU}")
+    assert [entry.path for entry in mirror.files(AXPY, commit, "attestations")] == [f"attestations/{CPU}.json"]
+    assert {entry.path.split("/")[0] for entry in mirror.files(AXPY, commit)} == {"attestations", "build"}
     assert {type(entry.blob) for entry in mirror.files(AXPY, commit) if entry.path.endswith(".so")} == {LfsBlob}
     assert copied[0].sent_bytes == copied[0].size_bytes
     assert [item.sent_bytes for item in mirrored(settings, lock, tmp_path, FolderMirror(mirror))] == [0, 0]
@@ -116,7 +119,7 @@ def test_a_mirror_grows_with_a_wider_lock(
     wider = lock_of(settings, "acme/axpy@v1").lock
     mirrored(settings, wider, tmp_path, FolderMirror(mirror))
     commit = upstream.refs(AXPY).branches["v1"]
-    assert mirror.files(AXPY, commit) == upstream.files(AXPY, commit, "build")
+    assert mirror.files(AXPY, commit, "build") == upstream.files(AXPY, commit, "build")
     assert mirror.gc(grace_s=0.0).blobs == 0
 
 
@@ -156,7 +159,7 @@ def test_a_server_takes_a_mirror_and_serves_the_lock(
     copied = mirrored(settings, lock, tmp_path, mirror)
     assert copied[0].sent_bytes == copied[0].size_bytes
     commit = upstream.refs(AXPY).branches["v1"]
-    assert hub_server.registry.files(AXPY, commit) == upstream.files(AXPY, commit, f"build/{CPU}")
+    assert hub_server.registry.files(AXPY, commit, "build") == upstream.files(AXPY, commit, f"build/{CPU}")
     assert hub_server.registry.refs(AXPY).branches["v1"] == commit
     assert [item.sent_bytes for item in mirrored(settings, lock, tmp_path, mirror)] == [0, 0]
     kernel = load_from(hub_server.url, lock, tmp_path / "elsewhere")
@@ -196,7 +199,7 @@ def test_a_damaged_upstream_is_never_mirrored(
 
 def bundled(settings: Settings, lock: Lock, folder: Path, name: str = "kernels.tar") -> Path:
     syncer = Syncer(settings, lock, written(lock, folder), connector(settings))
-    write_bundle(folder / name, lock, list(bring(lock, syncer, connector(settings))))
+    write_archive(folder / name, lock, list(bring(lock, syncer, connector(settings))))
     return folder / name
 
 
@@ -206,11 +209,14 @@ def test_an_archive_holds_what_the_lock_needs_and_loads_where_it_is_unpacked(
     archive = bundled(settings, lock, tmp_path)
     with tarfile.open(archive) as tar:
         names = tar.getnames()
-    assert names[:4] == ["bundle.json", "kernel-hub.lock", "commits/0.json", "commits/1.json"]
+    assert names[:4] == ["archive.json", "kernel-hub.lock", "commits/0.json", "commits/1.json"]
     assert all(name.startswith("blobs/") for name in names[4:])
     with archive.open("rb") as file:
-        found = read_bundle(file, registry_in(tmp_path / "unpacked"), name="kernels.tar", expected=lock)
+        unpacked = registry_in(tmp_path / "unpacked")
+        found = read_archive(file, unpacked, name="kernels.tar", expected=lock)
     assert found.lock == lock
+    commit = unpacked.refs(AXPY).branches["v1"]
+    assert unpacked.read(AXPY, commit, f"attestations/{CPU}.json", limit_bytes=100) == b"signed"
     kernel = load_from(tmp_path / "unpacked", lock, tmp_path / "elsewhere")
     assert kernel.module.origin() == f"axpy v1 {CPU}"  # type: ignore[attr-defined]
 
@@ -229,7 +235,7 @@ def test_unpacking_twice_and_beside_another_archive_works(settings: Settings, lo
     registry = registry_in(tmp_path / "unpacked")
     for path in (archive, archive, wider, archive):
         with path.open("rb") as file:
-            read_bundle(file, registry, name=path.name)
+            read_archive(file, registry, name=path.name)
     assert registry.gc(grace_s=0.0).blobs == 0
 
 
@@ -238,5 +244,5 @@ def test_an_archive_of_another_lock_is_refused(settings: Settings, lock: Lock, t
     other = lock_of(settings, "acme/axpy@v1").lock
     registry = registry_in(tmp_path / "unpacked")
     with archive.open("rb") as file, pytest.raises(InvalidDocumentError, match="another lock"):
-        read_bundle(file, registry, name="kernels.tar", expected=other)
+        read_archive(file, registry, name="kernels.tar", expected=other)
     assert registry.repos() == ()

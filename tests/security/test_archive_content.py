@@ -16,11 +16,11 @@ from kernel_hub.errors import (
     KernelHubError,
     UnsafePathError,
 )
-from kernel_hub.locking.bundle import write_bundle
+from kernel_hub.locking.archive import write_archive
 from kernel_hub.locking.mirror import bring
 from kernel_hub.locking.sync import Syncer
 from kernel_hub.locking.tar import TarReader, TarWriter
-from kernel_hub.locking.unbundle import read_bundle
+from kernel_hub.locking.unpack import read_archive
 from kernel_hub.model.commit import Commit, StoredBlob, StoredFile, canonical
 from kernel_hub.model.digest import DigestAlgorithm
 from kernel_hub.model.lock_text import format_lock
@@ -41,7 +41,7 @@ def members(tmp_path: Path) -> Members:
     lock = lock_of(settings, "acme/axpy@v1").lock
     (tmp_path / "kernel-hub.lock").write_bytes(format_lock(lock))
     syncer = Syncer(settings, lock, tmp_path / "kernel-hub.lock", connector(settings))
-    write_bundle(tmp_path / "good.tar", lock, list(bring(lock, syncer, connector(settings))))
+    write_archive(tmp_path / "good.tar", lock, list(bring(lock, syncer, connector(settings))))
     with (tmp_path / "good.tar").open("rb") as file:
         reader = TarReader(file, name="good.tar", limit_bytes=1 << 20, limit_members=100)
         return {member.name: b"".join(chunks()) for member, chunks in reader.members()}
@@ -57,7 +57,7 @@ def unpack(members: Members, folder: Path) -> DirectoryRegistry:
     file.seek(0)
     registry = registry_in(folder)
     try:
-        read_bundle(file, registry, name="kernels.tar")
+        read_archive(file, registry, name="kernels.tar")
     except KernelHubError:
         assert registry.repos() == ()
         raise
@@ -66,12 +66,12 @@ def unpack(members: Members, folder: Path) -> DirectoryRegistry:
 
 def edited(members: Members, edit: Callable[[Commit], list[StoredFile]], blobs: tuple[bytes, ...] = ()) -> Members:
     """The archive with another manifest, and with the bytes that it names in their place and order."""
-    head = json.loads(members["bundle.json"])
+    head = json.loads(members["archive.json"])
     commit = Commit.parse(members["commits/0.json"], id=head["kernels"][0]["commit"], name="commit")
     files = edit(commit)
     other = Commit.make(files, parents=(), message=commit.message, time_s=commit.time_s, upstream_id=commit.id)
     bytes_of = {StoredBlob.of(content).digest: content for content in (*members.values(), *blobs)}
-    names = ("bundle.json", "kernel-hub.lock")
+    names = ("archive.json", "kernel-hub.lock")
     result = {name: members[name] for name in names} | {"commits/0.json": other.format()}
     return result | {f"blobs/{digest}": bytes_of[digest] for digest in sorted({file.blob.digest for file in files})}
 
@@ -107,7 +107,9 @@ def test_a_build_that_is_consistent_in_itself_is_held_to_the_lock(members: Membe
         unpack(edited(members, edit, tuple(other.values())), tmp_path / "out")
 
 
-@pytest.mark.parametrize("path", ["README.md", "build/torch-cuda/__init__.py", "build/x", "setup.py"])
+@pytest.mark.parametrize(
+    "path", ["README.md", "build/torch-cuda/__init__.py", "build/x", "setup.py", "attestations/torch-cuda.json"]
+)
 def test_a_file_outside_of_the_locked_builds_is_refused(members: Members, tmp_path: Path, path: str) -> None:
     def edit(commit: Commit) -> list[StoredFile]:
         return [*commit.files, StoredFile.of(path, commit.files[0].blob)]
@@ -187,17 +189,17 @@ def test_a_missing_stray_or_misplaced_member_is_refused(members: Members, tmp_pa
 def test_a_head_that_says_something_else_is_refused(
     members: Members, tmp_path: Path, edit: Callable[..., object]
 ) -> None:
-    head = edit(json.loads(members["bundle.json"]))
+    head = edit(json.loads(members["archive.json"]))
     with pytest.raises(KernelHubError):
-        unpack(members | {"bundle.json": canonical(head)}, tmp_path / "out")  # type: ignore[arg-type]
+        unpack(members | {"archive.json": canonical(head)}, tmp_path / "out")  # type: ignore[arg-type]
 
 
 def test_a_commit_that_is_not_a_mirrored_one_is_refused(members: Members, tmp_path: Path) -> None:
-    head = json.loads(members["bundle.json"])
+    head = json.loads(members["archive.json"])
     commit = Commit.parse(members["commits/0.json"], id=head["kernels"][0]["commit"], name="commit")
     own = Commit.make(commit.files, parents=(), message="", time_s=0)
     head["kernels"][0]["commit"] = own.id
     lock = members["kernel-hub.lock"].replace(commit.id.encode(), own.id.encode())
-    forged = members | {"bundle.json": canonical(head), "kernel-hub.lock": lock, "commits/0.json": own.format()}
+    forged = members | {"archive.json": canonical(head), "kernel-hub.lock": lock, "commits/0.json": own.format()}
     with pytest.raises(InvalidDocumentError, match="is not a mirrored commit"):
         unpack(forged, tmp_path / "out")

@@ -180,6 +180,18 @@ def test_when_only_locked_kernels_may_be_loaded_the_error_says_where_was_looked(
         find_pin(here, Requirement.parse("acme/axpy@v2"))
 
 
+def test_another_version_than_the_locked_one_is_loaded_unlocked_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(tmp_path / "project", "1")
+    here = settings(tmp_path / "project")
+    assert find_pin(here, Requirement.parse("acme/axpy@v2")) is None
+    assert "holds acme/axpy at v1 only; acme/axpy@v2 is loaded unlocked" in caplog.text
+    caplog.clear()
+    assert find_pin(here, Requirement.parse("acme/strange@v2")) is None
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("content", [b"format = 9\n", b"nonsense", b"[{]", b'[{"repo_id": 1}]', b"\xff"])
 def test_a_lock_that_cannot_be_read_is_an_error_and_not_a_missing_one(tmp_path: Path, content: bytes) -> None:
     path = put(tmp_path / "project", "1")

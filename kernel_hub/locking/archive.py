@@ -1,12 +1,12 @@
 """One file with everything that a lock needs, for a machine without network.
 
-    bundle.json            {"format": "kernel_hub bundle", "version": 1, "kernels": [{"repo", "commit", "branches"}]}
+    archive.json           {"format": "kernel_hub archive", "version": 1, "kernels": [{"repo", "commit", "branches"}]}
     kernel-hub.lock        the lock
-    commits/<n>.json       the manifest of the n-th kernel's commit, with the files of its locked builds
+    commits/<n>.json       the manifest of the n-th kernel's commit, with the files and attestations of its locked builds
     blobs/<sha256>         the bytes of each file, once, in order of their names
 
-in this order, as a plain tar (see `kernel_hub.locking.tar`). The same lock makes the same bytes. Leaves out reading it
-(see `kernel_hub.locking.unbundle`).
+in this order, as a plain tar (see `kernel_hub.locking.tar`). The same lock makes the same bytes. `kernel-hub bundle` makes
+one. Leaves out reading it (see `kernel_hub.locking.unpack`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from kernel_hub.model.commit import Commit, canonical
 from kernel_hub.model.lock import FILE_NAME, Lock
 from kernel_hub.model.lock_text import format_lock
 
-HEAD = "bundle.json"
-FORMAT_NAME = "kernel_hub bundle"
+HEAD = "archive.json"
+FORMAT_NAME = "kernel_hub archive"
 FORMAT_VERSION = 1
 
 
-def write_bundle(path: Path, lock: Lock, kernels: Iterable[LocalKernel]) -> int:
+def write_archive(path: Path, lock: Lock, kernels: Iterable[LocalKernel]) -> int:
     """Make an archive; its length in bytes.
 
     Args:

@@ -1,4 +1,4 @@
-"""Reading the archives that `kernel_hub.locking.bundle` describes, as if an enemy had made them.
+"""Reading the archives that `kernel_hub.locking.archive` describes, as if an enemy had made them.
 
 Members are accepted in their order and by their names; lengths and digests are those that the manifests say; every build is
 held to the lock before its commit can be seen in the registry. What was read before a refusal is bytes that nothing names,
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, TypeAlias
 
 from kernel_hub.errors import BlobMismatchError, DigestMismatchError, InvalidDocumentError, UnsafePathError
-from kernel_hub.locking.bundle import FORMAT_NAME, FORMAT_VERSION, HEAD
+from kernel_hub.locking.archive import FORMAT_NAME, FORMAT_VERSION, HEAD
 from kernel_hub.locking.mirror import MESSAGE, TIME_S
 from kernel_hub.locking.tar import Member, TarReader
 from kernel_hub.model import lock_text
@@ -24,7 +24,7 @@ from kernel_hub.model.document import load_json
 from kernel_hub.model.lock import FILE_NAME, Lock, build_digest
 from kernel_hub.model.metadata import MAX_BYTES as MAX_METADATA_BYTES
 from kernel_hub.model.metadata import Metadata
-from kernel_hub.model.repo_path import check_ref_name
+from kernel_hub.model.repo_path import attestation_path, check_ref_name
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.select import BUILD_FOLDER, METADATA_FILE
 from kernel_hub.sources.directory import DirectoryRegistry
@@ -38,7 +38,7 @@ _Members: TypeAlias = Iterator[tuple[Member, Callable[[], Iterator[bytes]]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Unbundled:
+class Unpacked:
     """What came out of an archive.
 
     Attributes:
@@ -61,14 +61,14 @@ class _Packed:
     branches: tuple[str, ...]
 
 
-def read_bundle(
+def read_archive(
     file: BinaryIO,
     registry: DirectoryRegistry,
     *,
     name: str,
     expected: Lock | None = None,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
-) -> Unbundled:
+) -> Unpacked:
     """Put what an archive holds into a registry folder.
 
     Args:
@@ -102,7 +102,7 @@ def read_bundle(
         registry.widen_commit(item.repo, item.commit.id, item.commit.files, message=MESSAGE, time_s=TIME_S)
         for branch in item.branches:
             registry.point_branch(item.repo, branch, item.commit.id)
-    return Unbundled(lock, len(wanted), sum(blob.size_bytes for blob in wanted.values()))
+    return Unpacked(lock, len(wanted), sum(blob.size_bytes for blob in wanted.values()))
 
 
 def _read_head(members: _Members, name: str) -> tuple[Lock, list[_Packed]]:
@@ -171,9 +171,11 @@ def _require_the_locked_builds(lock: Lock, packed: Sequence[_Packed], name: str)
         raise InvalidDocumentError(name, "does not hold the commits that its lock names", hint=_ANEW)
     for key, kernel in wanted.items():
         labels = {build.label for build in kernel.builds}
+        attestations = {attestation_path(label) for label in labels}
         for file in found[key].commit.files:
             parts = file.path.split("/", 2)
-            if len(parts) != 3 or parts[0] != BUILD_FOLDER or parts[1] not in labels:
+            is_inside = len(parts) == 3 and parts[0] == BUILD_FOLDER and parts[1] in labels
+            if not is_inside and file.path not in attestations:
                 raise UnsafePathError(f"{name} holds {file.path} of {kernel}, which is not locked", hint=_ANEW)
 
 
