@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from threat_model import page as threat_model_page
+
 from kernel_hub.cli.reference import page as cli_page
 from kernel_hub.select import DECISION_TABLE, RANKING
 
@@ -72,7 +74,11 @@ CPU builds. `backend="cuda"` (or another name) asks for that backend whether a d
 """
 
 
-PAGES_BY_NAME = {"reference/cli.md": cli_page, "reference/selection.md": selection_page}
+PAGES_BY_NAME = {
+    "explanation/threat-model.md": threat_model_page,
+    "reference/cli.md": cli_page,
+    "reference/selection.md": selection_page,
+}
 
 
 def main(arguments: list[str]) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
+from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.model.source import PublisherStanding
 from kernel_hub.trust.decision import CouldNotCheck, Decision, NotTrusted, Trusted, TrustedIfSigned, all_of, any_of
@@ -159,6 +160,15 @@ class CallersWord:
     """
 
     trust_remote_code: bool | Sequence[str]
+
+    def __post_init__(self) -> None:
+        # A bare text would be searched for the name, and 'acme/axpy' is part of 'acme/axpy-evil'.
+        if isinstance(self.trust_remote_code, str | bytes):
+            raise InvalidDocumentError(
+                "trust_remote_code",
+                f"{self.trust_remote_code!r} is a text, not a list of repositories",
+                hint=f"write trust_remote_code=[{self.trust_remote_code!r}]",
+            )
 
     def decide(self, subject: Subject) -> Decision:
         if isinstance(self.trust_remote_code, bool):

@@ -28,6 +28,7 @@ from kernel_hub.sources.directory import DirectoryRegistry
 from tests.support.fake_kernels import fake_build, publish_fake_kernel
 from tests.support.locks import bound_settings, connector, lock_of, registry_in
 
+ENFORCED_BY = "kernel_hub.locking.unpack.read_archive"
 Members = dict[str, bytes]
 LABEL = "torch-cpu"
 

@@ -12,6 +12,8 @@ import pytest
 from kernel_hub.errors import InvalidDocumentError, KernelHubError, UnsafePathError
 from kernel_hub.locking.tar import BLOCK_BYTES, TarReader, TarWriter, is_name
 
+ENFORCED_BY = "kernel_hub.locking.tar.TarReader"
+
 
 def read(content: bytes, *, limit_bytes: int = 1 << 20, limit_members: int = 10) -> dict[str, bytes]:
     reader = TarReader(io.BytesIO(content), name="a.tar", limit_bytes=limit_bytes, limit_members=limit_members)

@@ -12,6 +12,8 @@ from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.importer import import_artifact
 from tests.support.artifacts import verified_build
 
+ENFORCED_BY = "kernel_hub.importer.claims.Importer"
+
 
 @pytest.mark.parametrize("name", ["json", "torch", "kernel-hub", "numpy"])
 def test_a_kernel_cannot_take_the_place_of_another_module(tmp_path: Path, name: str) -> None:

@@ -14,12 +14,12 @@ from kernel_hub.errors import DigestMismatchError, IdentityMismatchError, Kernel
 from kernel_hub.importer import import_artifact
 from kernel_hub.model.artifact import Artifact, Expectation
 from kernel_hub.model.backend import BackendKind
-from kernel_hub.model.lock import build_digest
 from kernel_hub.model.source import BlobId, GitBlob
 from kernel_hub.verify import verify
 from kernel_hub.verify.identities import blob_of
 from tests.support.artifacts import from_source, write_build
 
+ENFORCED_BY = "kernel_hub.verify.verify"
 BODY = "import attack_witness\nattack_witness.ran.append(__name__)\n"
 FILES: dict[str, str | bytes] = {"__init__.py": BODY, "_math.py": "ONE = 1\n", "table.bin": bytes(range(256)) * 64}
 

@@ -12,6 +12,8 @@ from kernel_hub.model.artifact import Expectation
 from kernel_hub.verify import Stamps, verify
 from tests.support.artifacts import from_folder, write_build
 
+ENFORCED_BY = "kernel_hub.verify.stamps.Stamps"
+
 
 @pytest.fixture
 def forged(tmp_path: Path) -> tuple[Path, Path]:

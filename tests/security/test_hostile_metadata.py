@@ -13,6 +13,7 @@ from kernel_hub.model.artifact import Expectation
 from kernel_hub.verify import verify
 from tests.support.artifacts import from_source, write_build
 
+ENFORCED_BY = "kernel_hub.model.metadata.Metadata.parse"
 VALID = {
     "name": "axpy",
     "id": "_axpy",

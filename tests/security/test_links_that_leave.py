@@ -11,6 +11,8 @@ from kernel_hub.model.artifact import Expectation
 from kernel_hub.verify import verify
 from tests.support.artifacts import from_folder, from_source, write_build
 
+ENFORCED_BY = "kernel_hub.verify.artifact_tree.ArtifactTree"
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:

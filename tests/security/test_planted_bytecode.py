@@ -15,6 +15,8 @@ from kernel_hub.model.artifact import Expectation
 from kernel_hub.verify import verify
 from tests.support.artifacts import from_folder, write_build
 
+ENFORCED_BY = "kernel_hub.importer.finder.KernelFinder"
+
 
 def bytecode_of(source: str, stands_for: Path) -> bytes:
     """A `.pyc` that Python takes for the compiled form of `stands_for`."""

@@ -14,6 +14,8 @@ from kernel_hub.verify import verify
 from kernel_hub.verify.artifact_tree import ArtifactTree
 from tests.support.artifacts import from_folder, write_build
 
+ENFORCED_BY = "kernel_hub.verify.artifact_tree.TreeFile.open"
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:

@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.support.artifacts import write_build
 from tests.support.child import run_python
 
+ENFORCED_BY = "kernel_hub.importer.finder.KernelFinder"
 CODE = """
 import os, sys
 from pathlib import Path
