@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
-from kernel_hub.cache import Cache
 from kernel_hub.errors import (
     DigestMismatchError,
     FetchError,
@@ -28,7 +27,7 @@ from kernel_hub.errors import (
     TrustUnknownError,
     UntrustedPublisherError,
 )
-from kernel_hub.fetch import damaged, fetch, fetch_attestation, is_bytecode
+from kernel_hub.fetch import damaged, fetch, fetch_attestation
 from kernel_hub.importer import LoadedKernel, check_dependencies, import_artifact, offering
 from kernel_hub.locking.lookup import importing
 from kernel_hub.model.artifact import (
@@ -36,21 +35,14 @@ from kernel_hub.model.artifact import (
     Expectation,
     FromFolder,
     VerifiedArtifact,
-    Violation,
-    ViolationKind,
 )
-from kernel_hub.model.digest import Digest
 from kernel_hub.model.host import Host
-from kernel_hub.model.lock_peer import ListingDigest
-from kernel_hub.model.lock_pin import LockDigest, LockedPin
 from kernel_hub.model.metadata import Metadata, requirement_of
 from kernel_hub.model.requirement import AnyVersion, RepoId, Requirement
-from kernel_hub.model.selection import Accepted, Variant
-from kernel_hub.model.source import Pin
+from kernel_hub.model.selection import Accepted
 from kernel_hub.plan import Availability, Plan, Request, facts
 from kernel_hub.planner import Planner
 from kernel_hub.refusal import best
-from kernel_hub.select import BUILD_FOLDER
 from kernel_hub.settings import Settings
 from kernel_hub.signatures import SignatureDemand
 from kernel_hub.sources.configured import connect
@@ -102,7 +94,7 @@ class Loader:
         chosen = best(plan.selection, alternatives=plan.alternatives)
         if chosen.variant.name in plan.faults:
             raise plan.faults[chosen.variant.name]
-        _require_locked_listing(plan, chosen.variant)
+        _hold_listing(plan, chosen)
         return plan, self._verify(plan, chosen)
 
     def availability(self, request: Request) -> Availability:
@@ -169,7 +161,7 @@ class Loader:
         metadata = self._planner.metadata_of(plan, chosen, ahead=True)
         if metadata is not None:
             check_dependencies(metadata)
-        _require_locked_listing(plan, chosen.variant)
+        _hold_listing(plan, chosen)
         return self._verify(plan, chosen)
 
     def _verify(self, plan: Plan, chosen: Accepted) -> VerifiedArtifact:
@@ -219,7 +211,9 @@ class Loader:
         except (IncompleteArtifactError, OfflineError, SourceUnavailableError) as error:
             if plan.locked is None:
                 raise
-            raise _not_synced(plan.pin, plan.locked, chosen, connection.cache, error) from error
+            from kernel_hub.locking.holding import not_synced
+
+            raise not_synced(plan.locked, chosen, connection.cache, error) from error
 
 
 def _below(plan: Plan, metadata: Metadata, above: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
@@ -237,49 +231,20 @@ def _below(plan: Plan, metadata: Metadata, above: tuple[Requirement, ...]) -> tu
 
 
 def _expectation(plan: Plan, chosen: Accepted, *, require_digest: bool) -> Expectation:
-    digest = _locked_digest(plan, chosen.variant)
     return Expectation(
         version=plan.pin.version if plan.pin else None,
-        build_digest=digest if isinstance(digest, Digest) else None,
+        build_digest=plan.locked.digest_of(chosen.variant.name) if plan.locked else None,
         locked_by=str(plan.locked.found) if plan.locked else "",
         require_digest=require_digest,
     )
 
 
-def _not_synced(
-    pin: Pin, locked: LockedPin, chosen: Accepted, cache: Cache, error: FetchError
-) -> IncompleteArtifactError:
-    name = chosen.variant.name
-    inside = f"{BUILD_FOLDER}/{name}/"
-    entries = [entry for entry in chosen.files if not is_bytecode(entry.path)]
-    missing = [item.path.removeprefix(inside) for item in entries if not cache.has(pin.repo, pin.commit, item)]
-    named = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
-    return IncompleteArtifactError(
-        f"build {name} of {pin}, locked by {locked.found}, is not whole in {cache.root}: "
-        f"{named or 'nothing'} is missing, and it cannot be fetched now: {error.message}",
-        missing=missing,
-        hint="with network access, in the project's folder, run: kernel-hub sync",
-    )
+def _hold_listing(plan: Plan, chosen: Accepted) -> None:
+    if plan.locked is not None:
+        # Imported here, because most loads are not locked.
+        from kernel_hub.locking.holding import require_listing
 
-
-def _locked_digest(plan: Plan, variant: Variant) -> LockDigest | None:
-    return plan.locked.builds.get(variant.name) if plan.locked and plan.locked.builds is not None else None
-
-
-def _require_locked_listing(plan: Plan, variant: Variant) -> None:
-    """Hold a build to the ecosystem's older lock, whose digest is over the listing; verification holds bytes to that."""
-    locked = _locked_digest(plan, variant)
-    if not isinstance(locked, ListingDigest):
-        return
-    inside = f"{BUILD_FOLDER}/{variant.name}/"
-    found = ListingDigest.of((entry.path.removeprefix(inside), entry.blob) for entry in variant.files)
-    if found != locked:
-        violation = Violation(ViolationKind.CHANGED, f"the listing of {inside[:-1]}", str(locked), str(found))
-        raise DigestMismatchError(
-            f"{plan.pin} at {plan.source} is not what {plan.locked and plan.locked.found} holds:\n  {violation}",
-            violations=(violation,),
-            hint="nothing was fetched; the source lists other files under the locked commit: tell its owner",
-        )
+        require_listing(plan.locked, chosen.variant, plan.source)
 
 
 def _admit(plan: Plan) -> None:

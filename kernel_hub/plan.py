@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernel_hub.errors import KernelHubError
-from kernel_hub.locking.lookup import Caller
 from kernel_hub.model.host import Host
-from kernel_hub.model.lock_pin import LockedPin
 from kernel_hub.model.metadata import Metadata
 from kernel_hub.model.requirement import Requirement
 from kernel_hub.model.selection import Accepted, Selection
@@ -18,6 +16,10 @@ from kernel_hub.model.source import Pin
 from kernel_hub.overrides import Override
 from kernel_hub.refusal import machine, nearest, ways_out
 from kernel_hub.trust import Decision, NamedBy, Trusted, TrustedIfSigned
+
+if TYPE_CHECKING:
+    from kernel_hub.locking.lookup import Caller
+    from kernel_hub.model.lock_pin import LockedPin
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kernel_hub.errors import (
     FetchError,
@@ -22,7 +23,6 @@ from kernel_hub.local import LocalBuilds, find_builds
 from kernel_hub.locking.lookup import find_pin
 from kernel_hub.model.backend import BackendKind
 from kernel_hub.model.host import Host
-from kernel_hub.model.lock_pin import LockedPin
 from kernel_hub.model.metadata import MAX_BYTES, Metadata
 from kernel_hub.model.requirement import AtRevision, is_commit
 from kernel_hub.model.selection import Accepted, Selection
@@ -36,6 +36,9 @@ from kernel_hub.select import BUILD_FOLDER, METADATA_FILE, select, variants_of
 from kernel_hub.settings import Settings
 from kernel_hub.sources.configured import Connection, connect
 from kernel_hub.trust import Decision, Subject
+
+if TYPE_CHECKING:
+    from kernel_hub.model.lock_pin import LockedPin
 
 # A refusal looks at other versions of the kernel for a way out; that many at most, nearest first.
 _MAX_ALTERNATIVES_LOOKED_AT = 8

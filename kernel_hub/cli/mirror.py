@@ -71,7 +71,7 @@ def _unbundle(arguments: Namespace, console: Console) -> int:
     from kernel_hub.locking.files import replace_whole
     from kernel_hub.locking.unpack import DEFAULT_LIMIT_BYTES, read_archive
     from kernel_hub.locking.workspace import lock_at
-    from kernel_hub.model.lock import FILE_NAME
+    from kernel_hub.model.lock_names import OWN
     from kernel_hub.model.lock_text import format_lock
     from kernel_hub.sources.directory import DirectoryRegistry
 
@@ -86,7 +86,7 @@ def _unbundle(arguments: Namespace, console: Console) -> int:
         found = read_archive(
             file, DirectoryRegistry.create(folder), name=str(archive), expected=expected, limit_bytes=limit_bytes
         )
-    replace_whole(folder / FILE_NAME, format_lock(found.lock))
+    replace_whole(folder / OWN, format_lock(found.lock))
     lines = [
         f"{folder}: {len(found.lock.kernels)} kernels, {size_text(found.size_bytes)}; the lock lies beside them",
         *_bindings(found.lock, str(folder)),
@@ -95,7 +95,7 @@ def _unbundle(arguments: Namespace, console: Console) -> int:
         "\n".join(lines),
         {
             "registry": str(folder),
-            "lock": str(folder / FILE_NAME),
+            "lock": str(folder / OWN),
             "kernels": len(found.lock.kernels),
             "size_bytes": found.size_bytes,
         },

@@ -18,7 +18,8 @@ from kernel_hub.locking.files import writing_whole
 from kernel_hub.locking.mirror import MESSAGE, TIME_S, LocalKernel, chunks_of, identify_file
 from kernel_hub.locking.tar import TarWriter
 from kernel_hub.model.commit import Commit, canonical
-from kernel_hub.model.lock import FILE_NAME, Lock
+from kernel_hub.model.lock import Lock
+from kernel_hub.model.lock_names import OWN
 from kernel_hub.model.lock_text import format_lock
 
 HEAD = "archive.json"
@@ -60,7 +61,7 @@ def write_archive(path: Path, lock: Lock, kernels: Iterable[LocalKernel]) -> int
     with writing_whole(path) as archive:
         tar = TarWriter(archive)
         _add(tar, HEAD, canonical(head))
-        _add(tar, FILE_NAME, format_lock(lock))
+        _add(tar, OWN, format_lock(lock))
         for number, (_, commit) in enumerate(commits):
             _add(tar, f"commits/{number}.json", commit.format())
         for digest in sorted(places):

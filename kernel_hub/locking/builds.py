@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from kernel_hub.errors import BlobMismatchError, InvalidDocumentError, LengthMismatchError, OfflineError
 from kernel_hub.fetch import read_metadata
-from kernel_hub.model.digest import Digest, DigestAlgorithm, covers
-from kernel_hub.model.lock import LockedBuild, build_digest
+from kernel_hub.model.digest import Digest, DigestAlgorithm, build_digest, covers
+from kernel_hub.model.lock import LockedBuild
 from kernel_hub.model.metadata import Metadata
 from kernel_hub.model.selection import Variant
 from kernel_hub.model.source import BlobId, FileEntry, GitBlob, LfsBlob, Pin

@@ -14,29 +14,27 @@ reason to load something unlocked.
 from __future__ import annotations
 
 import contextlib
-import csv
 import logging
-import re
 import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kernel_hub.errors import InvalidDocumentError, NotLockedError
-from kernel_hub.locking.files import read_bounded
-from kernel_hub.model import lock_peer, lock_text
-from kernel_hub.model.lock import FILE_NAME
-from kernel_hub.model.lock_pin import AnyLock, FoundLock, LockedPin
-from kernel_hub.model.requirement import Requirement
+from kernel_hub.errors import NotLockedError
+from kernel_hub.model.lock_names import OWN, PEER
 from kernel_hub.settings import LOCK_VARIABLE, Settings
 
+if TYPE_CHECKING:
+    from kernel_hub.model.lock_pin import FoundLock, LockedPin
+    from kernel_hub.model.requirement import Requirement
+
 # Where build backends put files of a distribution's metadata: setuptools beside it, hatchling in a folder of its own.
-METADATA_PLACES = (FILE_NAME, f"extra_metadata/{FILE_NAME}", lock_peer.FILE_NAME)
+METADATA_PLACES = (OWN, f"extra_metadata/{OWN}", PEER)
 _INSTALLED_IN = frozenset({"site-packages", "dist-packages"})
 _LOG = logging.getLogger("kernel_hub")
-_JSON_LIST = re.compile(rb"\s*\[\s*[{\]]")
 _ACTIVE: ContextVar[FoundLock | None] = ContextVar("kernel_hub_lock", default=None)
 
 
@@ -124,45 +122,28 @@ def find_pin(
     return None
 
 
-def read_lock(path: Path, *, found_by: str = "") -> FoundLock:
-    """Read a lock of any of the formats.
+def _read(path: Path, found_by: str) -> FoundLock:
+    # Imported here, because every load looks for a lock and few find one.
+    from kernel_hub.locking.reading import read_lock
 
-    Raises:
-        InvalidDocumentError: If it cannot be read, with the line or key at fault.
-    """
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise InvalidDocumentError(
-            found_by or str(path), f"the lock {path} cannot be read: {error.strerror}", hint="make one: kernel-hub lock"
-        ) from error
-    lock = _read(path, (status.st_mtime_ns, status.st_size, status.st_ino))
-    return FoundLock(lock, path, found_by or f"{path.parent}")
-
-
-@lru_cache(maxsize=32)
-def _read(path: Path, _state: tuple[int, int, int]) -> AnyLock:
-    content = read_bounded(path, lock_text.MAX_BYTES)
-    if path.name == lock_peer.FILE_NAME or _JSON_LIST.match(content):
-        return lock_peer.parse_peer_lock(content, name=str(path))
-    return lock_text.parse_lock(content, name=str(path))
+    return read_lock(path, found_by=found_by)
 
 
 def _places(settings: Settings, lock_file: Path | None, caller: Caller | None) -> Iterator[FoundLock]:
     if lock_file is not None:
-        yield read_lock(lock_file, found_by="named by the call")
+        yield _read(lock_file, "named by the call")
         return
     active = _ACTIVE.get()
     if active is not None:
         yield active
     if settings.lock_file is not None:
-        yield read_lock(settings.lock_file, found_by=LOCK_VARIABLE)
+        yield _read(settings.lock_file, LOCK_VARIABLE)
         return
     seen = set()
     for path, found_by in (*_places_of_caller(caller), *_project_lock(settings.folder)):
         if path not in seen:
             seen.add(path)
-            yield read_lock(path, found_by=found_by)
+            yield _read(path, found_by)
 
 
 def _places_of_caller(caller: Caller | None) -> Iterator[tuple[Path, str]]:
@@ -180,7 +161,7 @@ def _places_of_caller(caller: Caller | None) -> Iterator[tuple[Path, str]]:
 def _project_lock(folder: Path) -> Iterator[tuple[Path, str]]:
     """The lock in a folder, or beside the nearest project file upwards that has one."""
     for place in (folder, *folder.parents):
-        path = place / FILE_NAME
+        path = place / OWN
         # Above the folder itself, a stray file is not taken for a project's lock.
         if path.is_file() and (place == folder or (place / "pyproject.toml").is_file()):
             yield path, f"the project in {place}"
@@ -204,6 +185,8 @@ def _locks_of_distributions(root: Path) -> tuple[Path, ...]:
 @lru_cache(maxsize=256)
 def _lists(lock: Path, file: str) -> bool:
     """Whether the distribution in whose metadata a lock lies installed a file."""
+    import csv
+
     folder = next(place for place in lock.parents if place.suffix == ".dist-info")
     try:
         with (folder / "RECORD").open(encoding="utf-8", newline="") as record:

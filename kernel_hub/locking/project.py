@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from kernel_hub.errors import InvalidDocumentError, MissingDependencyError
 from kernel_hub.locking.files import read_bounded, replace_whole
-from kernel_hub.model.lock import ANY, FILE_NAME, Declaration, plain_wish, sorted_targets, wish_text
+from kernel_hub.model.lock import ANY, Declaration, plain_wish, sorted_targets, wish_text
+from kernel_hub.model.lock_names import OWN
 from kernel_hub.model.requirement import AtRevision, ExactVersion, RepoId, Requirement
 from kernel_hub.model.target import Target
 
@@ -53,7 +54,7 @@ class Project:
     @property
     def lock_path(self) -> Path:
         """Where its lock lies, or would."""
-        return self.folder / FILE_NAME
+        return self.folder / OWN
 
 
 def find_project(folder: Path) -> Path | None:

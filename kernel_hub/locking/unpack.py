@@ -19,9 +19,10 @@ from kernel_hub.locking.tar import Member, TarReader
 from kernel_hub.model import lock_text
 from kernel_hub.model.artifact import Violation, ViolationKind
 from kernel_hub.model.commit import MAX_MANIFEST_BYTES, Commit, StoredBlob
-from kernel_hub.model.digest import Digest, DigestAlgorithm, covers
+from kernel_hub.model.digest import Digest, DigestAlgorithm, build_digest, covers
 from kernel_hub.model.document import load_json
-from kernel_hub.model.lock import FILE_NAME, Lock, build_digest
+from kernel_hub.model.lock import Lock
+from kernel_hub.model.lock_names import OWN
 from kernel_hub.model.metadata import MAX_BYTES as MAX_METADATA_BYTES
 from kernel_hub.model.metadata import Metadata
 from kernel_hub.model.repo_path import attestation_path, check_ref_name
@@ -117,8 +118,8 @@ def _read_head(members: _Members, name: str) -> tuple[Lock, list[_Packed]]:
             location="version",
             hint="use a newer kernel_hub",
         )
-    content = _small(members, FILE_NAME, lock_text.MAX_BYTES, name)
-    lock = lock_text.parse_lock(content, name=f"{FILE_NAME} of {name}")
+    content = _small(members, OWN, lock_text.MAX_BYTES, name)
+    lock = lock_text.parse_lock(content, name=f"{OWN} of {name}")
     packed = []
     left_bytes = MAX_MANIFEST_BYTES
     for number, item in enumerate(head.objects("kernels")):

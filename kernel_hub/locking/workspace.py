@@ -9,11 +9,12 @@ from pathlib import Path
 from kernel_hub.errors import InvalidDocumentError, NotLockedError
 from kernel_hub.locking.difference import Change, changes
 from kernel_hub.locking.files import replace_whole
-from kernel_hub.locking.lookup import read_lock
 from kernel_hub.locking.make import KEEP, Connect, Upgrade, make_lock
 from kernel_hub.locking.project import Project, find_project, read_project
+from kernel_hub.locking.reading import read_lock
 from kernel_hub.locking.standing import Ask
-from kernel_hub.model.lock import FILE_NAME, Lock
+from kernel_hub.model.lock import Lock
+from kernel_hub.model.lock_names import OWN
 from kernel_hub.model.lock_text import format_lock
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.model.source import Source
@@ -67,7 +68,7 @@ def lock_at(path: Path) -> Lock:
     found = read_lock(path)
     if not isinstance(found.lock, Lock):
         raise InvalidDocumentError(
-            str(path), f"is a lock of another tool, not a {FILE_NAME}", hint="lock the project: kernel-hub lock"
+            str(path), f"is a lock of another tool, not a {OWN}", hint="lock the project: kernel-hub lock"
         )
     return found.lock
 

@@ -77,7 +77,7 @@ class Expectation:
     Attributes:
         version: The kernel version that metadata must state.
         backend: The backend that metadata must state (from the label).
-        build_digest: The locked digest of the build, metadata included (see `kernel_hub.model.lock.build_digest`).
+        build_digest: The locked digest of the build, metadata included (see `kernel_hub.model.digest.build_digest`).
         locked_by: The lock that says so, for messages.
         require_digest: Whether a build whose metadata has no digest is refused.
     """

@@ -140,3 +140,17 @@ def tree_digest(files: Iterable[tuple[str, Digest]]) -> Digest:
     lines = sorted((path.encode("utf-8"), digest) for path, digest in files)
     parts = [part for path, digest in lines for part in (path, digest.algorithm.value.encode("ascii"), digest.value)]
     return Digest.of(b"".join(struct.pack(">Q", len(part)) + part for part in parts))
+
+
+def build_digest(metadata: bytes, files: Manifest | Iterable[tuple[str, Digest]]) -> Digest:
+    """The digest of a whole build, which locks hold: over each file's path and digest, `metadata.json` included.
+
+    With a manifest, `files` is the manifest: its own digests then stand for the files, so that a lock can be made from
+    metadata alone. Without, it is the SHA-256 digest of every file that a manifest would list.
+
+    Args:
+        metadata: The bytes of `metadata.json`.
+        files: The manifest in it, or digests by path.
+    """
+    listed = files.files.items() if isinstance(files, Manifest) else files
+    return tree_digest([("metadata.json", Digest.of(metadata)), *listed])

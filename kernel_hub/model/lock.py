@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
 from kernel_hub.errors import InvalidDocumentError
-from kernel_hub.model.digest import Digest, DigestAlgorithm, Manifest, tree_digest
+from kernel_hub.model.digest import Digest
 from kernel_hub.model.requirement import (
     AnyVersion,
     AtRevision,
@@ -24,9 +24,7 @@ from kernel_hub.model.requirement import (
 )
 from kernel_hub.model.target import Target
 
-FILE_NAME = "kernel-hub.lock"
 ANY = "*"
-_METADATA = "metadata.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ class LockedBuild:
         label: The build folder's name.
         archs: Its GPU architectures, as metadata has them.
         size_bytes: The sum of its files' lengths.
-        digest: Over metadata and every file it covers; see `build_digest`.
+        digest: Over metadata and every file; see `kernel_hub.model.digest.build_digest`.
     """
 
     label: str
@@ -171,23 +169,6 @@ class Lock:
 
     def _declared_wish(self, repo: RepoId) -> Wish | None:
         return next((item.requirement.wish for item in self.declared if item.requirement.repo == repo), None)
-
-
-LockedFiles: TypeAlias = Iterable[tuple[str, Digest]]
-
-
-def build_digest(metadata: bytes, files: Manifest | LockedFiles) -> Digest:
-    """The digest of a whole build: SHA-256 over each file's path and digest, `metadata.json` included.
-
-    With a manifest, `files` is the manifest: its own digests then stand for the files, so that a lock can be made from
-    metadata alone. Without, it is the SHA-256 digest of every file that a manifest would list.
-
-    Args:
-        metadata: The bytes of `metadata.json`.
-        files: The manifest in it, or digests by path.
-    """
-    listed = files.files.items() if isinstance(files, Manifest) else files
-    return tree_digest([(_METADATA, Digest.of(metadata, DigestAlgorithm.SHA256)), *listed])
 
 
 def plain_wish(wish: Wish) -> Wish:

@@ -28,7 +28,6 @@ from kernel_hub.model.requirement import (
 )
 from kernel_hub.model.source import BlobId
 
-FILE_NAME = "kernels.lock"
 MAX_BYTES = 16 << 20
 _OBJECT_ID = re.compile(r"[0-9a-fA-F]{40}(?:[0-9a-fA-F]{24})?")
 _LISTING_KIND = "git_lfs_concat"

@@ -81,6 +81,11 @@ class LockedPin:
     targets: tuple[str, ...] = ()
     was_bound: bool = False
 
+    def digest_of(self, label: str) -> Digest | None:
+        """The digest over bytes that the lock holds of a build, or None if it holds none."""
+        found = self.builds.get(label) if self.builds is not None else None
+        return found if isinstance(found, Digest) else None
+
     def allows(self, label: str) -> bool:
         """Whether the build of this name is locked."""
         return self.builds is None or label in self.builds

@@ -34,8 +34,7 @@ from kernel_hub.model.artifact import (
     ViolationKind,
 )
 from kernel_hub.model.backend import BackendKind
-from kernel_hub.model.digest import Digest, DigestAlgorithm, covers, tree_digest
-from kernel_hub.model.lock import build_digest
+from kernel_hub.model.digest import Digest, DigestAlgorithm, build_digest, covers, tree_digest
 from kernel_hub.model.metadata import MAX_BYTES, Metadata
 from kernel_hub.model.variant import ArchLabel, NoarchLabel, UnknownLabel, read_label
 from kernel_hub.verify.artifact_tree import ArtifactTree, TreeFile

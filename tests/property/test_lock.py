@@ -10,13 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernel_hub.locking.make import make_lock
-from kernel_hub.model.digest import Digest
+from kernel_hub.model.digest import Digest, build_digest
 from kernel_hub.model.lock import (
     Declaration,
     Lock,
     LockedBuild,
     LockedKernel,
-    build_digest,
     parse_wish,
     plain_wish,
     wish_text,

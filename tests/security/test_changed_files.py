@@ -14,6 +14,7 @@ from kernel_hub.errors import DigestMismatchError, IdentityMismatchError, Kernel
 from kernel_hub.importer import import_artifact
 from kernel_hub.model.artifact import Artifact, Expectation
 from kernel_hub.model.backend import BackendKind
+from kernel_hub.model.digest import build_digest
 from kernel_hub.model.source import BlobId, GitBlob
 from kernel_hub.verify import verify
 from kernel_hub.verify.identities import blob_of

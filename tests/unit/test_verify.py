@@ -19,8 +19,7 @@ from kernel_hub.errors import (
 )
 from kernel_hub.model.artifact import Expectation, ViolationKind
 from kernel_hub.model.backend import BackendKind
-from kernel_hub.model.digest import Digest, DigestAlgorithm
-from kernel_hub.model.lock import build_digest
+from kernel_hub.model.digest import Digest, DigestAlgorithm, build_digest
 from kernel_hub.model.metadata import Metadata
 from kernel_hub.model.source import BlobId, GitBlob, LfsBlob
 from kernel_hub.verify import backend_of_label, verify

@@ -8,7 +8,8 @@ from types import ModuleType
 import pytest
 
 from kernel_hub.errors import InvalidDocumentError, NotLockedError
-from kernel_hub.locking.lookup import Caller, calling_code, find_pin, importing, read_lock
+from kernel_hub.locking.lookup import Caller, calling_code, find_pin, importing
+from kernel_hub.locking.reading import read_lock
 from kernel_hub.model.digest import Digest
 from kernel_hub.model.lock import Lock, LockedBuild, LockedKernel
 from kernel_hub.model.lock_peer import PeerLock, format_peer_lock

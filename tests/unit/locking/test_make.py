@@ -15,8 +15,8 @@ from kernel_hub.errors import (
 )
 from kernel_hub.locking.difference import changes
 from kernel_hub.locking.make import Made, Upgrade
-from kernel_hub.model.digest import Digest
-from kernel_hub.model.lock import LockedKernel, build_digest
+from kernel_hub.model.digest import Digest, build_digest
+from kernel_hub.model.lock import LockedKernel
 from kernel_hub.model.lock_text import format_lock, parse_lock
 from kernel_hub.model.metadata import AtFixedRevision, AtVersion, KernelDependency
 from kernel_hub.model.requirement import RepoId
