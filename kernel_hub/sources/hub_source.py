@@ -30,7 +30,7 @@ from kernel_hub.sources.hub_refusal import Subject, is_html, not_the_hub
 
 _NEXT = re.compile(r'<([^<>]+)>\s*;[^,<]*\brel="?next"?')
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-")
-_MAX_PAGES = 1000
+_MAX_PAGES = 300
 _CHUNK_BYTES = 1 << 20
 
 
@@ -97,7 +97,7 @@ class HubSource:
             UnsafePathError: If the server lists a path that leads outside.
         """
         check_prefix(prefix)
-        subject = Subject(str(repo), commit, prefix)
+        subject = Subject(str(repo), commit)
         place = f"tree/{quote(commit, safe='')}" + (f"/{quote(prefix, safe='')}" if prefix else "")
         try:
             answer = self._api(repo, f"{place}?recursive=true", subject)

@@ -260,7 +260,7 @@ def test_an_endless_listing_ends(source: HubSource, faults: Faults, hub: HubServ
         reply.headers["link"] = f'<{hub.url}/api/kernels/{REPO}/tree/x?cursor={page}>; rel="next"'
 
     faults.add(another, "/tree/")
-    with pytest.raises(InvalidDocumentError, match="1000 pages"):
+    with pytest.raises(InvalidDocumentError, match="300 pages"):
         source.files(REPO, commit, "build")
 
 
