@@ -185,7 +185,7 @@ def _beginning(source: Source, pin: Pin, entry: FileEntry) -> bytes:
 
 
 def _missing(cache: Cache, pin: Pin, entries: Sequence[FileEntry]) -> list[FileEntry]:
-    return [entry for entry in entries if not cache.has(pin.repo, pin.commit, entry)]
+    return cache.missing(pin.repo, pin.commit, entries)
 
 
 def _small_and_absent(cache: Cache, pin: Pin, accepted: Accepted | None) -> list[FileEntry]:

@@ -21,7 +21,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from kernel_hub.cache.blob_writer import Chunks, is_intact, storing, write_blob
@@ -64,15 +64,17 @@ class Cache:
 
     def has(self, repo: RepoId, commit: str, entry: FileEntry) -> bool:
         """Whether a file lies in its commit's folder with the announced length."""
-        path = self.path(repo, commit, entry.path)
-        try:
-            status = path.lstat()
-            if stat.S_ISLNK(status.st_mode):
-                # The blob itself, and nothing that it might be a link to in turn.
-                status = (path.parent / path.readlink()).lstat()
-        except OSError:
-            return False
-        return stat.S_ISREG(status.st_mode) and status.st_size == entry.size_bytes
+        return not self.missing(repo, commit, (entry,))
+
+    def missing(self, repo: RepoId, commit: str, entries: Iterable[FileEntry]) -> list[FileEntry]:
+        """Those of some files that do not lie in their commit's folder with the announced length."""
+        # Paths are text here: a warm load asks about hundreds of files, and path objects would cost more than the asking.
+        snapshot = str(self.snapshot(repo, commit))
+        return [
+            entry
+            for entry in entries
+            if not _is_file_of(os.path.join(snapshot, *check_file_path(entry.path).split("/")), entry.size_bytes)  # noqa: PTH118
+        ]
 
     def has_blob(self, repo: RepoId, entry: FileEntry) -> bool:
         """Whether the blob is there with the announced length."""
@@ -232,3 +234,14 @@ class Cache:
             os.link(original, place)
         except OSError:
             shutil.copyfile(original, place)
+
+
+def _is_file_of(place: str, size_bytes: int) -> bool:
+    try:
+        status = os.lstat(place)
+        if stat.S_ISLNK(status.st_mode):
+            # The blob itself, and nothing that it might be a link to in turn.
+            status = os.lstat(os.path.join(os.path.dirname(place), os.readlink(place)))  # noqa: PTH115, PTH118, PTH120
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_size == size_bytes

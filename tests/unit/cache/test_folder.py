@@ -92,6 +92,20 @@ def test_a_file_of_another_length_does_not_count(cache: Cache) -> None:
     assert cache.path(REPO, COMMIT, ENTRIES[0].path).read_bytes() == FILES[ENTRIES[0].path]
 
 
+def test_missing_files_are_told_in_their_order(cache: Cache) -> None:
+    assert cache.missing(REPO, COMMIT, ENTRIES) == ENTRIES
+    fill(cache)
+    assert cache.missing(REPO, COMMIT, ENTRIES) == []
+    for entry in (ENTRIES[0], ENTRIES[2]):
+        cache.path(REPO, COMMIT, entry.path).unlink()
+    assert cache.missing(REPO, COMMIT, ENTRIES) == [ENTRIES[0], ENTRIES[2]]
+
+
+def test_a_path_that_leads_outside_is_not_even_looked_for(cache: Cache) -> None:
+    with pytest.raises(InvalidDocumentError):
+        cache.missing(REPO, COMMIT, [FileEntry("../../outside", 1, ENTRIES[0].blob)])
+
+
 def test_a_file_without_a_blob_counts_as_where_links_cannot_be_made(cache: Cache) -> None:
     place = cache.path(REPO, COMMIT, ENTRIES[0].path)
     place.parent.mkdir(parents=True)
