@@ -11,7 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .triton_forward import LOG2E, Sequences, tanh
+from .triton_forward import LOG2E, Configuration, Sequences, choose, family, tanh
 
 
 @triton.jit
@@ -476,18 +476,39 @@ def rows_kernel(
     )
 
 
-def configuration(block_d: int, element_bytes: int) -> Tuple[int, int, int, int]:
-    """Return (own block, other block, warps, stages): a program owns rows or keys and walks over the others in blocks.
+# As in triton_forward.FORWARD_TABLE, for the kernel that owns keys and the one that owns rows.
+KEYS_TABLE = {
+    "amd": {
+        64: Configuration(64, 64, 4, 1),
+        128: Configuration(16, 64, 8, 1),
+        256: Configuration(16, 32, 8, 1),
+    },
+    "other": {
+        64: Configuration(32, 64, 4, 1),
+        128: Configuration(64, 32, 8, 1),
+        256: Configuration(32, 32, 8, 1),
+    },
+}
+ROWS_TABLE = {
+    "amd": {
+        64: Configuration(64, 64, 4, 1),
+        128: Configuration(64, 32, 8, 1),
+        256: Configuration(32, 16, 8, 1),
+    },
+    "other": {
+        64: Configuration(64, 32, 8, 1),
+        128: Configuration(64, 32, 8, 1),
+        256: Configuration(32, 32, 8, 1),
+    },
+}
+FLOAT32 = {128: Configuration(32, 32, 4, 1), 256: Configuration(16, 16, 4, 1)}
 
-    Chosen so that compilation for sm_80 to sm_120, gfx942 and gfx950 spills no register and stays within shared memory.
-    """
+
+def configurations(block_d: int, element_bytes: int, gpu_family: str) -> Tuple[Configuration, Configuration]:
+    """Return the configurations of keys_kernel and rows_kernel."""
     if element_bytes == 4:
-        return (32, 32, 4, 1) if block_d <= 128 else (16, 16, 4, 1)
-    if block_d <= 64:
-        return 64, 64, 4, 1
-    if block_d <= 128:
-        return 64, 32, 8, 1
-    return 32, 32, 8, 1
+        return choose(FLOAT32, block_d), choose(FLOAT32, block_d)
+    return choose(KEYS_TABLE[gpu_family], block_d), choose(ROWS_TABLE[gpu_family], block_d)
 
 
 def launch(
@@ -520,7 +541,7 @@ def launch(
     if grad_lse is not None:
         delta -= grad_lse
     block_d = max(16, triton.next_power_of_2(head_dim))
-    own, other, warps, stages = configuration(block_d, q.element_size())
+    of_keys, of_rows = configurations(block_d, q.element_size(), family())
     operands = (q, k, v, grad_out, lse, delta, alibi_slopes)
     starts = (None, None, None) if sequences is None else (sequences.q_starts, sequences.k_begins, sequences.k_lens)
     strides = [stride for tensor in (q, k, v, grad_out) for stride in tensor.stride()[:3]]
@@ -546,10 +567,8 @@ def launch(
         "BLOCK_D": block_d,
         "WHOLE_D": block_d == head_dim,
         "PRECISION": "ieee",
-        "num_warps": warps,
-        "num_stages": stages,
     }
-    blocks = triton.cdiv(max_k_len, own)
+    blocks = triton.cdiv(max_k_len, of_keys.block_n)
     if blocks * batch * k_heads > 0:
         keys_kernel[(blocks * batch * k_heads,)](
             *operands,
@@ -565,11 +584,13 @@ def launch(
             q_len,
             max_k_len,
             *scalars,
-            BLOCK_M=other,
-            BLOCK_N=own,
+            BLOCK_M=of_keys.block_m,
+            BLOCK_N=of_keys.block_n,
+            num_warps=of_keys.warps,
+            num_stages=of_keys.stages,
             **options,
         )
-    blocks = triton.cdiv(q_len, own)
+    blocks = triton.cdiv(q_len, of_rows.block_m)
     if blocks * batch * q_heads > 0:
         rows_kernel[(blocks * batch * q_heads,)](
             *operands,
@@ -584,7 +605,9 @@ def launch(
             q_len,
             max_k_len,
             *scalars,
-            BLOCK_M=own,
-            BLOCK_N=other,
+            BLOCK_M=of_rows.block_m,
+            BLOCK_N=of_rows.block_n,
+            num_warps=of_rows.warps,
+            num_stages=of_rows.stages,
             **options,
         )

@@ -5,7 +5,7 @@ blocks that every row sees entirely, and a masked edge on the right (causal, win
 edges pay for masks. Configurations come from tables, not from an autotuner, which would need a device at import.
 """
 
-from typing import NamedTuple, Optional, Tuple
+from typing import Dict, NamedTuple, Optional
 
 import torch
 import triton
@@ -278,18 +278,47 @@ def forward_kernel(
     )
 
 
-def configuration(block_d: int, element_bytes: int) -> Tuple[int, int, int, int]:
-    """Return (BLOCK_M, BLOCK_N, warps, stages) for a head dimension rounded up to a power of two.
+class Configuration(NamedTuple):
+    """How a kernel is cut: rows and keys of a block, warps of a program, depth of software pipelining."""
 
-    Chosen so that compilation for sm_80 to sm_120, gfx942 and gfx950 spills no register and stays within shared memory.
-    """
-    if element_bytes == 4:
-        return (64, 32, 4, 1) if block_d <= 64 else (32, 32, 4, 1)
-    if block_d <= 64:
-        return 128, 64, 4, 2
-    if block_d <= 128:
-        return 128, 64, 8, 2
-    return 64, 32, 8, 2
+    block_m: int
+    block_n: int
+    warps: int
+    stages: int
+
+
+# By family and largest head dimension (rounded up to a power of two), for 16-bit elements. Chosen so that compilation for
+# sm_80 to sm_120, gfx942 and gfx950 spills no register and stays within shared memory; the tests compile them all.
+FORWARD_TABLE = {
+    "amd": {
+        64: Configuration(128, 64, 4, 2),
+        128: Configuration(128, 32, 8, 1),
+        256: Configuration(64, 32, 8, 1),
+    },
+    "other": {
+        64: Configuration(128, 64, 4, 2),
+        128: Configuration(128, 64, 8, 2),
+        256: Configuration(64, 32, 8, 2),
+    },
+}
+
+# 32-bit elements are multiplied without matrix instructions; small blocks keep them in registers.
+FORWARD_FLOAT32 = {64: Configuration(64, 32, 4, 1), 256: Configuration(32, 32, 4, 1)}
+
+
+def family() -> str:
+    """Return the family of GPUs that torch was built for."""
+    return "amd" if torch.version.hip is not None else "other"
+
+
+def choose(table: Dict[int, Configuration], block_d: int) -> Configuration:
+    """Return the entry of the smallest head dimension that is large enough."""
+    return table[min(largest for largest in table if block_d <= largest)]
+
+
+def configuration(block_d: int, element_bytes: int, gpu_family: str) -> Configuration:
+    """Return the forward kernel's configuration for a head dimension rounded up to a power of two."""
+    return choose(FORWARD_FLOAT32 if element_bytes == 4 else FORWARD_TABLE[gpu_family], block_d)
 
 
 class Sequences(NamedTuple):
@@ -324,7 +353,7 @@ def launch(
         return
     table = None if sequences is None else sequences.block_table
     block_d = max(16, triton.next_power_of_2(head_dim))
-    block_m, block_n, warps, stages = configuration(block_d, q.element_size())
+    block_m, block_n, warps, stages = configuration(block_d, q.element_size(), family())
     blocks = triton.cdiv(q_len, block_m)
     forward_kernel[(blocks * batch * q_heads,)](
         q,
