@@ -22,6 +22,7 @@ from kernel_hub.model.host import Host
 from kernel_hub.model.requirement import RepoId, Requirement
 from kernel_hub.plan import Availability, Plan, Request
 from kernel_hub.settings import Settings, load_settings
+from kernel_hub.sources.hub_progress import TerminalProgress
 from kernel_hub.trust import NamedBy
 
 # What the device probes look at; another value of one of these is another host.
@@ -241,7 +242,7 @@ def _locked(request: Request, lockfile: str | PathLike[str] | None) -> Request:
 
 def _loader(host: Host | None = None) -> Loader:
     settings = load_settings()
-    return Loader(settings, host or this_host(settings))
+    return Loader(settings, host or this_host(settings), progress=TerminalProgress())
 
 
 def this_host(settings: Settings) -> Host:
