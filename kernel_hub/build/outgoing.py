@@ -12,15 +12,21 @@ from pathlib import Path
 
 from kernel_hub.build.audit.check import build_folders
 from kernel_hub.build.card import MAX_BYTES
+from kernel_hub.bundle import FOLDER as BUNDLE_FOLDER
+from kernel_hub.bundle import bundle_path, make_bundle
 from kernel_hub.errors import InvalidDocumentError, PublishRefusedError, UnsafePathError
+from kernel_hub.model.commit import StoredBlob
 from kernel_hub.model.digest import Manifest, covers
 from kernel_hub.model.metadata import MAX_BYTES as MAX_METADATA_BYTES
 from kernel_hub.model.metadata import Metadata
-from kernel_hub.model.repo_path import attestation_path, check_file_path
+from kernel_hub.model.repo_path import ATTESTATION_FOLDER, attestation_path, check_file_path
 from kernel_hub.model.source import FileEntry, GitBlob, LfsBlob
 from kernel_hub.model.variant import NoarchLabel, parse_label
 from kernel_hub.signatures.attestation import Envelope, Statement, attestation_beside
 from kernel_hub.tree import manifest_of, paths_of
+
+FOLDERS = ("build/", f"{ATTESTATION_FOLDER}/", f"{BUNDLE_FOLDER}/")
+"""Where everything of every build of a branch lies."""
 
 _SIGNATURE = "metadata.json.sigstore"
 _SHOWN = 5
@@ -32,14 +38,14 @@ class OutgoingFile:
 
     Attributes:
         path: In the repository.
-        source: On this disk.
+        source: Where it lies on this disk, or its bytes if it was made for publishing.
         size_bytes: Its length.
         git_id: Its identity as a git blob.
         lfs_id: Its identity in large-file storage.
     """
 
     path: str
-    source: Path
+    source: bytes | Path
     size_bytes: int
     git_id: str
     lfs_id: str
@@ -54,6 +60,12 @@ class OutgoingFile:
                 git.update(piece)
                 lfs.update(piece)
         return cls(check_file_path(path, document="publish"), source, size_bytes, git.hexdigest(), lfs.hexdigest())
+
+    @classmethod
+    def of_bytes(cls, path: str, content: bytes) -> OutgoingFile:
+        """A file that lies nowhere yet."""
+        blob = StoredBlob.of(content)
+        return cls(check_file_path(path, document="publish"), content, blob.size_bytes, blob.git_id, blob.digest)
 
     def is_listed_as(self, entry: FileEntry) -> bool:
         """Whether a listing's row is of these bytes; only the target decides which identity it shows."""
@@ -72,13 +84,18 @@ class OutgoingBuild:
         label: Its folder's name.
         folder: Where it lies.
         metadata: What it says of itself.
-        files: Everything to publish of it, by path; its attestation too, which lies beside `build/`.
+        files: Everything to publish of it, by path; its attestation and bundle too, which lie beside `build/`.
     """
 
     label: str
     folder: Path
     metadata: Metadata
     files: tuple[OutgoingFile, ...]
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Paths, or their beginnings, that belong to this build alone."""
+        return f"build/{self.label}/", attestation_path(self.label), bundle_path(self.label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +174,9 @@ def _build(folder: Path) -> OutgoingBuild:
     # Bytecode is what the digest leaves out, and what no build carries; a signature is over the metadata.
     carried = [path for path in paths if covers(path) or path in ("metadata.json", _SIGNATURE)]
     files = tuple(OutgoingFile.of(f"build/{folder.name}/{path}", folder / path) for path in carried)
-    return OutgoingBuild(folder.name, folder, metadata, (*files, *_attestation(folder)))
+    bundle = make_bundle({path: folder / path for path in carried})
+    bundled = () if bundle is None else (OutgoingFile.of_bytes(bundle_path(folder.name), bundle),)
+    return OutgoingBuild(folder.name, folder, metadata, (*files, *_attestation(folder), *bundled))
 
 
 def _attestation(folder: Path) -> tuple[OutgoingFile, ...]:

@@ -17,11 +17,11 @@ from kernel_hub.build.audit.finding import PUBLISHES_ANYWAY
 from kernel_hub.build.audit.known import find_knowledge
 from kernel_hub.build.audit.layout import check_build
 from kernel_hub.build.card import PLAIN_CARD, Card, public_names, render_card
-from kernel_hub.build.outgoing import Outgoing, OutgoingFile, collect
+from kernel_hub.build.outgoing import FOLDERS, Outgoing, OutgoingFile, collect
 from kernel_hub.build.toolchain import find_torch
 from kernel_hub.errors import PublishRefusedError, RepositoryNotFoundError, ToolchainError
 from kernel_hub.model.commit import StoredBlob
-from kernel_hub.model.repo_path import ATTESTATION_FOLDER, attestation_path, check_ref_name
+from kernel_hub.model.repo_path import check_ref_name
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.model.source import Addition, FileEntry, GitBlob, LfsBlob, Refs, Sink
 
@@ -184,8 +184,7 @@ def planned(outgoing: Outgoing, there: Iterable[FileEntry], *, new_branch: bool)
     listed = {entry.path: entry for entry in there}
     files = _files(outgoing)
     additions = [file for path, file in files.items() if path not in listed or not file.is_listed_as(listed[path])]
-    ours = [path for build in outgoing.builds for path in (f"build/{build.label}/", attestation_path(build.label))]
-    replaced = ("build/", f"{ATTESTATION_FOLDER}/") if new_branch else tuple(ours)
+    replaced = FOLDERS if new_branch else tuple(place for build in outgoing.builds for place in build.places)
     stale = [path for path in listed if path.startswith(replaced) and path not in files]
     return Plan(tuple(additions), tuple(sorted(stale)), len(files) - len(additions))
 
