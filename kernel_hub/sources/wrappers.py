@@ -20,6 +20,7 @@ from typing import Literal, TypeVar
 
 from kernel_hub.cache import Cache
 from kernel_hub.cache.foreign import listing_in_cache
+from kernel_hub.cache.whole import has_whole_build
 from kernel_hub.cache.worklock import Patience, WorkLock
 from kernel_hub.errors import (
     InvalidDocumentError,
@@ -29,11 +30,10 @@ from kernel_hub.errors import (
     SourceUnavailableError,
 )
 from kernel_hub.index import Index, KnownRefs, KnownStanding
-from kernel_hub.model.metadata import Metadata
+from kernel_hub.model.repo_path import check_prefix
 from kernel_hub.model.requirement import RepoId, is_commit
-from kernel_hub.model.selection import Variant
 from kernel_hub.model.source import FileEntry, PublisherStanding, Refs, Source
-from kernel_hub.select import BUILD_FOLDER, METADATA_FILE, variants_of
+from kernel_hub.select import BUILD_FOLDER
 from kernel_hub.sources.beside import Hurried, begin
 
 _LOG = logging.getLogger("kernel_hub")
@@ -91,7 +91,7 @@ class CachedSource:
         self._clock = clock
         self._failed: KernelHubError | None = None
         self._begun: dict[str, Callable[[], PublisherStanding]] = {}
-        self._listings: dict[tuple[RepoId, str, str], tuple[FileEntry, ...]] = {}
+        self._listings: dict[tuple[RepoId, str], tuple[FileEntry, ...]] = {}
 
     @property
     def name(self) -> str:
@@ -142,6 +142,7 @@ class CachedSource:
 
     def files(self, repo: RepoId, commit: str, prefix: str = "") -> tuple[FileEntry, ...]:
         """See `Source.files`."""
+        check_prefix(prefix)
         known = self._known_listing(repo, commit, prefix)
         if known is not None:
             return known
@@ -154,26 +155,26 @@ class CachedSource:
             known = self._known_listing(repo, commit, prefix)
             if known is not None:
                 return known
+            # The whole commit at once: builds, bundles, attestations and the status are asked for one after another.
             found = self._ask(
-                lambda source: source.files(repo, commit, prefix), f"the files of {repo}", can_serve=foreign is not None
+                lambda source: source.files(repo, commit), f"the files of {repo}", can_serve=foreign is not None
             )
             if found is None:
                 assert foreign is not None
                 return foreign
-            self._index.remember_listing(self._key, repo, commit, prefix, found)
-            self._listings[repo, commit, prefix] = found
-            return found
+            self._index.remember_listing(self._key, repo, commit, "", found)
+            return self._remember(repo, commit, found, prefix)
 
     def look_again(self, repo: RepoId, commit: str, prefix: str) -> bool:
         """Ask for a listing although it is remembered, because a mirror's commit may have grown; whether it had."""
         if self._inner is None:
             return False
-        found = self._ask(lambda source: source.files(repo, commit, prefix), f"the files of {repo}", can_serve=True)
-        if found is None or found == self._known_listing(repo, commit, prefix):
+        before = self._known_listing(repo, commit, prefix)
+        found = self._ask(lambda source: source.files(repo, commit), f"the files of {repo}", can_serve=True)
+        if found is None:
             return False
-        self._index.remember_listing(self._key, repo, commit, prefix, found)
-        self._listings[repo, commit, prefix] = found
-        return True
+        self._index.remember_listing(self._key, repo, commit, "", found)
+        return self._remember(repo, commit, found, prefix) != before
 
     def read(self, repo: RepoId, commit: str, path: str, *, limit_bytes: int) -> bytes:
         """See `Source.read`."""
@@ -272,12 +273,17 @@ class CachedSource:
         return self._mode != "online" or self._is_current(known.asked_s, freshness_s)
 
     def _known_listing(self, repo: RepoId, commit: str, prefix: str) -> tuple[FileEntry, ...] | None:
-        found = self._listings.get((repo, commit, prefix))
-        if found is None:
-            found = self._index.listing(self._key, repo, commit, prefix)
-            if found is not None:
-                self._listings[repo, commit, prefix] = found
-        return found
+        whole = self._listings.get((repo, commit))
+        if whole is None:
+            whole = self._index.listing(self._key, repo, commit, "")
+            if whole is None:
+                return None
+        return self._remember(repo, commit, whole, prefix)
+
+    def _remember(self, repo: RepoId, commit: str, whole: tuple[FileEntry, ...], prefix: str) -> tuple[FileEntry, ...]:
+        """Keep the listing of a commit for this process; the part of it below `prefix`."""
+        self._listings[repo, commit] = whole
+        return tuple(entry for entry in whole if not prefix or entry.path.startswith(f"{prefix}/"))
 
     def _loadable(self, repo: RepoId, known: KnownRefs | None) -> Refs | None:
         """The remembered references, each at the newest of its commits that a build in the cache belongs to."""
@@ -296,23 +302,7 @@ class CachedSource:
         listing = self._known_listing(repo, commit, BUILD_FOLDER)
         if listing is None:
             listing = listing_in_cache(self._cache, repo, commit, BUILD_FOLDER) or ()
-        return any(self._is_whole(repo, commit, variant) for variant in variants_of(listing))
-
-    def _is_whole(self, repo: RepoId, commit: str, variant: Variant) -> bool:
-        absent = [entry for entry in variant.files if not self._cache.has(repo, commit, entry)]
-        if not absent:
-            return True
-        # Of a build that is split by architecture, only what the devices of some process needed may be here.
-        inside = f"{BUILD_FOLDER}/{variant.name}/"
-        described = next((entry for entry in variant.files if entry.path == f"{inside}{METADATA_FILE}"), None)
-        content = self._cache.read(repo, commit, described) if described is not None else None
-        if content is None:
-            return False
-        try:
-            split = Metadata.parse(content).file_archs
-        except InvalidDocumentError:
-            return False
-        return all(entry.path.removeprefix(inside) in split for entry in absent)
+        return has_whole_build(self._cache, repo, commit, listing)
 
 
 def _dated(standing: PublisherStanding, asked_s: float) -> PublisherStanding:
