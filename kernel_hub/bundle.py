@@ -12,7 +12,6 @@ Leaves out the downloading (see `kernel_hub.cache.download`) and the publishing 
 from __future__ import annotations
 
 import io
-import tarfile
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, cast
@@ -50,6 +49,9 @@ def make_bundle(files: Mapping[str, bytes | Path]) -> bytes | None:
             small[path] = content.read_bytes()
     if len(small) < WORTH_FROM_FILES:
         return None
+    # Imported here and below because few builds have a bundle, and every load imports this module.
+    import tarfile
+
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for path in sorted(small):
@@ -76,6 +78,8 @@ def read_bundle(chunks: Iterable[bytes], wanted: Container[str], *, name: str) -
     Raises:
         InvalidDocumentError: If it is no bundle. Files before the fault have been given out by then.
     """
+    import tarfile
+
     stream = cast("IO[bytes]", _Stream(iter(chunks)))
     try:
         with tarfile.open(fileobj=stream, mode="r|") as tar:

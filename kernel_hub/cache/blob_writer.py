@@ -11,9 +11,9 @@ import contextlib
 import errno
 import hashlib
 import os
+import platform
 import re
 import secrets
-import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -32,7 +32,7 @@ SUFFIX = ".incomplete"
 _KEEP_FROM_BYTES = 1 << 20
 _ABANDONED_AFTER_S = 3600.0
 _COPY_BYTES = 1 << 20
-_HOST = re.sub(r"[^A-Za-z0-9]", "_", socket.gethostname())[:40]
+_HOST = re.sub(r"[^A-Za-z0-9]", "_", platform.node())[:40]
 
 
 def hasher_of(blob: BlobId, size_bytes: int) -> Hasher:

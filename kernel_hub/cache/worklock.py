@@ -13,8 +13,8 @@ import contextlib
 import json
 import logging
 import os
+import platform
 import secrets
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -58,7 +58,7 @@ class WorkLock:
         self._work = work
         self._patience = patience
         self._note = json.dumps(
-            {"host": socket.gethostname(), "pid": os.getpid(), "key": secrets.token_hex(8), "work": work}
+            {"host": platform.node(), "pid": os.getpid(), "key": secrets.token_hex(8), "work": work}
         ).encode()
         self._beaten_s = 0.0
 
@@ -169,7 +169,7 @@ def owner_is_dead(note: bytes) -> bool:
         host, pid = owner["host"], owner["pid"]
     except (ValueError, KeyError, TypeError):
         return False
-    return host == socket.gethostname() and isinstance(pid, int) and is_dead(pid)
+    return host == platform.node() and isinstance(pid, int) and is_dead(pid)
 
 
 def is_dead(pid: int) -> bool:
