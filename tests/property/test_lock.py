@@ -31,6 +31,9 @@ REPOS = [RepoId("acme", name) for name in ("axpy", "core", "moe", "norm", "topk"
 TARGETS = [Target.parse(text) for text in ("linux-x86_64", "linux-x86_64-cu128-torch2.13-9.0", "darwin-aarch64-metal")]
 LABELS = ["torch-cpu", "torch-cuda", "torch-stable-abi211-cpu-x86_64-linux", "torch213-cxx11-cpu-aarch64-linux"]
 
+# How long an example takes depends on what else the machine does.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
 numbers = st.integers(0, 999_999_999)
 commits = st.text("0123456789abcdef", min_size=40, max_size=40)
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
@@ -88,17 +91,20 @@ def locks(draw: st.DrawFn) -> Lock:
     return Lock(tuple(declared), tuple(kernels), draw(targets))
 
 
+@unhurried
 @given(locks())
 def test_reading_is_the_inverse_of_writing(lock: Lock) -> None:
     assert parse_lock(format_lock(lock), name="lock") == lock
 
 
+@unhurried
 @given(locks())
 def test_writing_is_a_fixed_point(lock: Lock) -> None:
     text = format_lock(lock)
     assert format_lock(parse_lock(text, name="lock")) == text
 
 
+@unhurried
 @given(locks(), st.randoms(use_true_random=False))
 def test_the_order_of_entries_does_not_matter(lock: Lock, chance: st.DataObject) -> None:
     kernels, declared = list(lock.kernels), list(lock.declared)
@@ -107,6 +113,7 @@ def test_the_order_of_entries_does_not_matter(lock: Lock, chance: st.DataObject)
     assert format_lock(Lock(tuple(declared), tuple(kernels), lock.targets[::-1])) == format_lock(lock)
 
 
+@unhurried
 @given(wishes)
 def test_a_wish_is_read_back_from_its_text(wish: Wish) -> None:
     assert wish_text(parse_wish(REPOS[0], wish_text(wish))) == wish_text(wish)
@@ -115,6 +122,7 @@ def test_a_wish_is_read_back_from_its_text(wish: Wish) -> None:
 files = st.dictionaries(texts, st.binary(max_size=3).map(Digest.of), max_size=4)
 
 
+@unhurried
 @given(st.binary(max_size=8), files, st.binary(max_size=8), files)
 def test_different_builds_have_different_digests(
     metadata: bytes, some: dict[str, Digest], other_metadata: bytes, other: dict[str, Digest]
