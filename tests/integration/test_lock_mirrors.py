@@ -12,6 +12,7 @@ from kernel_hub.errors import (
     ConflictError,
     IncompleteArtifactError,
     InvalidDocumentError,
+    RepositoryNotFoundError,
     VerificationError,
 )
 from kernel_hub.loader import Loader
@@ -109,6 +110,18 @@ def test_the_same_lock_loads_from_the_mirror(settings: Settings, lock: Lock, tmp
     assert lock_of(bound_settings(tmp_path / "again", tmp_path / "mirror"), "acme/axpy@v1").lock.kernels == tuple(
         lock.kernels
     )
+
+
+def test_a_machine_that_does_not_bind_the_namespace_is_told_to(
+    lock: Lock, hub_server: HubServer, tmp_path: Path
+) -> None:
+    home = tmp_path / "unbound"
+    home.mkdir()
+    unbound = load_settings({"HF_ENDPOINT": hub_server.url, "HF_HOME": str(home), "HOME": str(home)}, home)
+    request = Request(Requirement.parse("acme/axpy"), lock_file=written(lock, home))
+    with pytest.raises(RepositoryNotFoundError) as caught:
+        Loader(unbound, HOST).load(request)
+    assert "KERNEL_HUB_REGISTRIES" in caught.value.hint() and "'acme'" in caught.value.hint()
 
 
 def test_a_mirror_grows_with_a_wider_lock(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kernel_hub.errors import OfflineError
 from kernel_hub.locking.make import Upgrade, make_lock
 from kernel_hub.locking.workspace import connector
 from kernel_hub.model.lock import Declaration
@@ -51,3 +53,18 @@ def test_an_upgrade_that_finds_nothing_new_asks_for_references_only(hub_server: 
     again = make_lock(DECLARED, connector(settings), previous=lock, upgrade=Upgrade(everything=True)).lock
     assert again == lock
     assert len(hub_server.log.records) == 1, hub_server.log.lines
+
+
+def test_what_was_locked_once_can_be_locked_without_network_and_nothing_else(
+    hub_server: HubServer, settings: Settings, tmp_path: Path
+) -> None:
+    lock = make_lock(DECLARED, connector(settings)).lock
+    hub_server.log.clear()
+    offline = replace(settings, mode="offline")
+    assert make_lock(DECLARED, connector(offline)).lock == lock
+    with pytest.raises(OfflineError):
+        make_lock([Declaration(Requirement.parse("acme/other@v1"))], connector(offline))
+    empty = replace(offline, hub_cache=tmp_path / "empty" / "hub", home=tmp_path / "empty" / "home")
+    with pytest.raises(OfflineError):
+        make_lock(DECLARED, connector(empty))
+    assert hub_server.log.lines == []

@@ -311,9 +311,11 @@ def test_a_locked_version_without_a_fitting_build_names_a_version_that_has_one(
     (project / "pyproject.toml").write_text('[tool.kernel-hub.dependencies]\n"acme/axpy" = "3"\n')
     environ = hub.child_environment(tmp_path / "home")
     assert command(["lock"], environ, project).returncode == 0
-    (answer,) = python(LOAD, environ, project)
-    assert answer["error"] == "NoCompatibleVariantError"
-    assert "version 4" in answer["hint"] and CPU in answer["hint"] and "kernel-hub lock" in answer["hint"]
+    answers = python(LOAD, environ, project)
+    answers += python(LOAD, environ | {"HF_HUB_OFFLINE": "1"}, project, prelude=NO_NETWORK)
+    for answer in answers:
+        assert answer["error"] == "NoCompatibleVariantError"
+        assert "version 4" in answer["hint"] and CPU in answer["hint"] and "kernel-hub lock" in answer["hint"]
     (project / "pyproject.toml").write_text('[tool.kernel-hub.dependencies]\n"acme/axpy" = ">=3,<6"\n')
     assert command(["lock", "--target", "linux-x86_64-cpu"], environ, project).returncode == 0
     (loaded,) = python(LOAD, environ, project)
