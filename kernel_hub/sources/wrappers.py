@@ -107,21 +107,18 @@ class CachedSource:
         known = self._index.refs(self._key, repo)
         if known is not None and self._inner is not None and self._is_current(known.asked_s):
             return known.refs
-        remembered = self._loadable(repo, known)
-        if remembered is not None and (self._inner is None or self._mode == "cached-first"):
-            return remembered
+        can_serve = known is not None or bool(self._cache.refs(repo))
+        if can_serve and (self._inner is None or self._mode == "cached-first"):
+            return self._loadable(repo, known)
         if self._inner is None:
             raise self._offline(f"the versions of {repo}")
         with self._alone(repo.namespace, f"{repo.name}.refs"):
             asked_meanwhile = self._index.refs(self._key, repo)
             if asked_meanwhile is not None and self._is_current(asked_meanwhile.asked_s):
                 return asked_meanwhile.refs
-            found = self._ask(
-                lambda source: source.refs(repo), f"the versions of {repo}", can_serve=remembered is not None
-            )
+            found = self._ask(lambda source: source.refs(repo), f"the versions of {repo}", can_serve=can_serve)
             if found is None:
-                assert remembered is not None
-                return remembered
+                return self._loadable(repo, known)
             self._index.remember_refs(self._key, repo, found, self._clock())
             return found
 
@@ -285,11 +282,9 @@ class CachedSource:
         self._listings[repo, commit] = whole
         return tuple(entry for entry in whole if not prefix or entry.path.startswith(f"{prefix}/"))
 
-    def _loadable(self, repo: RepoId, known: KnownRefs | None) -> Refs | None:
+    def _loadable(self, repo: RepoId, known: KnownRefs | None) -> Refs:
         """The remembered references, each at the newest of its commits that a build in the cache belongs to."""
         foreign = self._cache.refs(repo)
-        if known is None and not foreign:
-            return None
         branches = dict(known.refs.branches) if known is not None else {}
         earlier = known.earlier if known is not None else {}
         for name in sorted({*branches, *foreign}):
