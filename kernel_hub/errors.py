@@ -106,6 +106,10 @@ class LockOutdatedError(ResolutionError):
         self.problems = tuple(problems)
 
 
+class RedirectError(ResolutionError):
+    """A kernel that moved in a circle, or too often."""
+
+
 class KernelCycleError(ResolutionError):
     """Kernels depend on each other in a circle.
 

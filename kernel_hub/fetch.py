@@ -18,7 +18,7 @@ from kernel_hub.cache.download import Progress, store_all
 from kernel_hub.errors import IncompleteArtifactError, OfflineError
 from kernel_hub.model.artifact import Artifact, FromSource
 from kernel_hub.model.metadata import MAX_BYTES
-from kernel_hub.model.repo_path import ATTESTATION_FOLDER, attestation_path
+from kernel_hub.model.repo_path import attestation_path
 from kernel_hub.model.selection import Accepted, Variant
 from kernel_hub.model.source import FileEntry, Pin, Source
 from kernel_hub.select import BUILD_FOLDER, METADATA_FILE, variants_of
@@ -135,23 +135,30 @@ def _read_here(cache: Cache, pin: Pin, entries: Mapping[str, FileEntry], found: 
     return all(label in found for label in entries)
 
 
-def fetch_attestation(source: Source, cache: Cache, pin: Pin, label: str) -> None:
-    """Bring the attestation of a build into the cache, if the commit has one.
+def fetch_document(source: Source, cache: Cache, pin: Pin, path: str) -> bytes | None:
+    """One small file of a commit that belongs to no build, kept in the cache; None if the commit has no such file.
 
     Args:
         source: Where it comes from.
         cache: Where it goes.
         pin: The commit.
-        label: The build's name.
+        path: Relative to the repository's root.
 
     Raises:
         FetchError: If the source cannot be read, or the file not be stored.
     """
-    path = attestation_path(label)
-    entries = [entry for entry in source.files(pin.repo, pin.commit, ATTESTATION_FOLDER) if entry.path == path]
+    entries = [entry for entry in source.files(pin.repo, pin.commit) if entry.path == path]
+    if not entries:
+        return None
     if _missing(cache, pin, entries):
         store_all(source, cache, pin, entries)
-        cache.place(pin.repo, pin.commit, ATTESTATION_FOLDER, entries)
+        cache.place(pin.repo, pin.commit, path.rpartition("/")[0], entries)
+    return cache.read(pin.repo, pin.commit, entries[0])
+
+
+def fetch_attestation(source: Source, cache: Cache, pin: Pin, label: str) -> None:
+    """Bring the attestation of a build into the cache, if the commit has one; arguments as for `fetch_document`."""
+    fetch_document(source, cache, pin, attestation_path(label))
 
 
 def damaged(cache: Cache, pin: Pin, entries: Sequence[FileEntry]) -> list[FileEntry]:

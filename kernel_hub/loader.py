@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+from kernel_hub.admission import admit
 from kernel_hub.errors import (
     DigestMismatchError,
     FetchError,
@@ -24,8 +25,6 @@ from kernel_hub.errors import (
     OfflineError,
     SignatureInvalidError,
     SourceUnavailableError,
-    TrustUnknownError,
-    UntrustedPublisherError,
 )
 from kernel_hub.fetch import damaged, fetch, fetch_attestation
 from kernel_hub.importer import LoadedKernel, check_dependencies, import_artifact, offering
@@ -46,7 +45,7 @@ from kernel_hub.refusal import best
 from kernel_hub.settings import Settings
 from kernel_hub.signatures import SignatureDemand
 from kernel_hub.sources.configured import connect
-from kernel_hub.trust import CouldNotCheck, NotTrusted, Trusted, TrustedIfSigned
+from kernel_hub.trust import TrustedIfSigned
 from kernel_hub.verify import Stamps, verify
 
 _LOG = logging.getLogger("kernel_hub")
@@ -109,7 +108,7 @@ class Loader:
         """The build of a kernel that would be loaded, if it and every kernel it depends on may be loaded."""
         plan = self._planner.plan(request)
         chosen = best(plan.selection, alternatives=plan.alternatives)
-        _admit(plan)
+        admit(plan.request.requirement, plan.trust)
         metadata = self._planner.metadata_of(plan, chosen)
         if metadata is not None:
             check_dependencies(metadata)
@@ -154,7 +153,7 @@ class Loader:
         return loaded
 
     def _verified(self, plan: Plan, chosen: Accepted) -> VerifiedArtifact:
-        _admit(plan)
+        admit(plan.request.requirement, plan.trust)
         name = chosen.variant.name
         if name in plan.faults:
             raise plan.faults[name]
@@ -245,14 +244,3 @@ def _hold_listing(plan: Plan, chosen: Accepted) -> None:
         from kernel_hub.locking.holding import require_listing
 
         require_listing(plan.locked, chosen.variant, plan.source)
-
-
-def _admit(plan: Plan) -> None:
-    """Refuse a kernel whose publisher is not trusted; a folder is the caller's own code and is not asked about."""
-    match plan.trust:
-        case None | Trusted() | TrustedIfSigned():
-            return
-        case NotTrusted(reason, remedy):
-            raise UntrustedPublisherError(f"{plan.request.requirement}: {reason}", hint=remedy)
-        case CouldNotCheck(reason, remedy):
-            raise TrustUnknownError(f"{plan.request.requirement}: {reason}", hint=remedy)

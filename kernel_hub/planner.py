@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kernel_hub.admission import admit, may_run
+from kernel_hub.described import read_described, read_folders
 from kernel_hub.errors import (
     FetchError,
     InvalidDocumentError,
@@ -18,21 +21,22 @@ from kernel_hub.errors import (
     RepositoryNotFoundError,
     ResolutionError,
 )
-from kernel_hub.fetch import read_metadata
-from kernel_hub.local import LocalBuilds, find_builds
+from kernel_hub.local import find_builds
 from kernel_hub.locking.lookup import find_pin
 from kernel_hub.model.backend import BackendKind
 from kernel_hub.model.host import Host
-from kernel_hub.model.metadata import MAX_BYTES, Metadata
-from kernel_hub.model.requirement import AtRevision, is_commit
+from kernel_hub.model.metadata import Metadata
+from kernel_hub.model.requirement import AtRevision, Requirement, is_commit
 from kernel_hub.model.selection import Accepted, Selection
 from kernel_hub.model.source import Pin, PublisherStanding
+from kernel_hub.model.status import FILE_NAME, Redirect, UnknownStatus
 from kernel_hub.model.variant import UnknownLabel
 from kernel_hub.narrow import leave_out, narrow
 from kernel_hub.overrides import Override
 from kernel_hub.plan import Plan, Request, facts
+from kernel_hub.redirects import require_new, status_of
 from kernel_hub.resolve import candidates
-from kernel_hub.select import BUILD_FOLDER, METADATA_FILE, select, variants_of
+from kernel_hub.select import BUILD_FOLDER, select, variants_of
 from kernel_hub.settings import Settings
 from kernel_hub.sources.configured import Connection, connect
 from kernel_hub.trust import Decision, Subject
@@ -58,7 +62,11 @@ class Planner:
         Raises:
             ResolutionError: If the repository, version or revision is not there.
             FetchError: If the source cannot be read.
+            VerificationError: If the kernel moved to a repository that is not trusted.
         """
+        return self._plan(request, ())
+
+    def _plan(self, request: Request, followed: tuple[Requirement, ...]) -> Plan:
         repo = request.requirement.repo
         override = self._settings.override_of(repo)
         if override is not None:
@@ -79,8 +87,13 @@ class Planner:
             return self._plan_locked(request, connection, locked)
         refs = connection.source.refs(repo) if _needs_refs(request) else None
         pins = candidates(request.requirement, refs) if refs is not None else (_pin_of_commit(request),)
+        status = status_of(connection.source, connection.cache, pins[0]) if refs is not None else None
+        if isinstance(status, Redirect):
+            return self._plan_moved(request, pins[0], status, (*followed, request.requirement))
         plans = (self._plan_pin(request, connection, pin) for pin in pins)
         first = next(plans)
+        if isinstance(status, UnknownStatus):
+            first = replace(first, notes=(f"{FILE_NAME} says {status.kind!r}, which is not understood", *first.notes))
         if first.chosen is not None:
             return first
         # Only a range has more pins than one: an older version inside it that fits is what the caller allowed.
@@ -89,6 +102,22 @@ class Planner:
             note = f"{first.pin} has no fitting build; took the newest version in range that has one"
             return replace(fitting, notes=(*fitting.notes, note))
         return replace(first, alternatives=self._other_versions(request, connection, pins))
+
+    def _plan_moved(self, request: Request, pin: Pin, move: Redirect, followed: tuple[Requirement, ...]) -> Plan:
+        """The plan for where a kernel moved to, once the policy was asked about that place."""
+        requirement = move.follow(request.requirement)
+        require_new(followed, requirement)
+        onward = replace(request, requirement=requirement)
+        connection = self.connect(onward)
+        standing = partial(connection.source.publisher, requirement.repo.namespace)
+        decision = self._trust(onward, connection, None, standing)
+        if not may_run(decision) and self._settings.trust.names_commits_of(requirement.repo) and _needs_refs(onward):
+            # What is allowed at one commit only needs the commit, which is a name and no file of the repository.
+            commit = candidates(requirement, connection.source.refs(requirement.repo))[0].commit
+            decision = self._trust(onward, connection, commit, standing)
+        admit(followed[0] if len(followed) == 1 else requirement, decision)
+        plan = self._plan(onward, followed)
+        return replace(plan, notes=(f"{pin} moved to {requirement}", *plan.notes))
 
     def plan_folder(self, request: Request, folder: Path) -> Plan:
         """As `plan`, for a folder of the caller's."""
@@ -107,7 +136,7 @@ class Planner:
         if known is not None or plan.pin is None or chosen.variant.name in plan.faults:
             return known
         connection = self.connect(plan.request)
-        read, faults = _read(connection, plan.pin, (chosen.variant.name,), ahead=chosen if ahead else None)
+        read, faults = read_described(connection, plan.pin, (chosen.variant.name,), ahead=chosen if ahead else None)
         if chosen.variant.name in faults:
             raise faults[chosen.variant.name]
         return read.get(chosen.variant.name)
@@ -162,7 +191,7 @@ class Planner:
         metadata: Mapping[str, Metadata] = {}
         faults: Mapping[str, KernelHubError] = {}
         if request.check_arch and _has_devices(host):
-            metadata, faults = _read(connection, pin, tuple(v.variant.name for v in selection.accepted))
+            metadata, faults = read_described(connection, pin, tuple(v.variant.name for v in selection.accepted))
             selection = _narrow(selection, metadata, request)
         notes = [f"a newer version is available: v{pin.newer}"] if pin.newer is not None else []
         return Plan(
@@ -186,7 +215,7 @@ class Planner:
             selection = Selection(str(folder), host, (Accepted(variants[0], ()),), ())
         else:
             selection = select(variants, host, subject=str(folder))
-        metadata, faults = _read_folders(builds, [verdict.variant.name for verdict in selection.accepted])
+        metadata, faults = read_folders(builds, [verdict.variant.name for verdict in selection.accepted])
         if request.check_arch:
             selection = _narrow(selection, metadata, request)
         notes = (f"taken from {folder} because of {override.defined_in}",) if override else ()
@@ -273,35 +302,3 @@ def _require_device(host: Host, index: int | None) -> None:
     if index is not None and all(device.index != index for device in devices):
         visible = ", ".join(str(device) for device in devices)
         raise InvalidDocumentError("device", f"device {index} is not visible; visible: {visible}")
-
-
-def _read(
-    connection: Connection, pin: Pin, names: tuple[str, ...], *, ahead: Accepted | None = None
-) -> tuple[Mapping[str, Metadata], Mapping[str, KernelHubError]]:
-    contents = read_metadata(connection.source, connection.cache, pin, names, ahead=ahead)
-    return _parse_all(
-        {name: (content, f"{BUILD_FOLDER}/{name}/{METADATA_FILE} of {pin}") for name, content in contents.items()}
-    )
-
-
-def _read_folders(builds: LocalBuilds, names: list[str]) -> tuple[Mapping[str, Metadata], Mapping[str, KernelHubError]]:
-    contents = {}
-    for name in names:
-        path = builds.folders[name] / METADATA_FILE
-        if path.is_file():
-            with path.open("rb") as stream:
-                contents[name] = (stream.read(MAX_BYTES + 1), str(path))
-    return _parse_all(contents)
-
-
-def _parse_all(
-    contents: Mapping[str, tuple[bytes, str]],
-) -> tuple[Mapping[str, Metadata], Mapping[str, KernelHubError]]:
-    parsed: dict[str, Metadata] = {}
-    faults: dict[str, KernelHubError] = {}
-    for name, (content, described) in contents.items():
-        try:
-            parsed[name] = Metadata.parse(content, name=described)
-        except KernelHubError as error:
-            faults[name] = error
-    return parsed, faults

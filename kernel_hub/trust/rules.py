@@ -168,6 +168,10 @@ class TrustRules:
                     )
         return self
 
+    def names_commits_of(self, repo: RepoId) -> bool:
+        """Whether an allowance of a repository depends on its commit."""
+        return any(entry.scope.repository == repo and entry.scope.commit is not None for entry in self.allowed)
+
     def decide(
         self, subject: Subject, *, trust_remote_code: bool | Sequence[str] = False, bound_in: str | None = None
     ) -> Decision:

@@ -79,7 +79,7 @@ def test_a_kernel_is_loaded_by_version_and_carries_its_record(registry, loader) 
     kernel = loader().load(ask(version=1))
     assert kernel.module.axpy(2, [1, 2], [3, 4]) == [5, 8]
     assert (kernel.origin.pin.commit, kernel.version, kernel.label) == (commit, 1, "torch-cpu")
-    assert kernel.module.__kernel_hub__ is kernel
+    assert kernel.module.__kernel_hub__.module is kernel.module
 
 
 def test_without_a_version_the_newest_is_taken_and_named(registry, loader, caplog) -> None:  # type: ignore[no-untyped-def]
