@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from kernel_hub.errors import KernelCycleError, TargetNotServedError
+from kernel_hub.errors import KernelCycleError, RedirectError, TargetNotServedError
 from kernel_hub.locking.builds import CommitBuilds, read_builds, serves
 from kernel_hub.model.lock import Declaration, Lock, LockedKernel, sorted_targets, wish_text
 from kernel_hub.model.metadata import requirement_of
 from kernel_hub.model.requirement import AtRevision, ExactVersion, RepoId, Requirement, Wish
 from kernel_hub.model.source import Pin
+from kernel_hub.model.status import Redirect
 from kernel_hub.model.target import Target
+from kernel_hub.redirects import status_of
 from kernel_hub.resolve import candidates
 from kernel_hub.sources.configured import Connection
 
@@ -74,7 +76,8 @@ def make_lock(
         upgrade: What is looked up again all the same.
 
     Raises:
-        ResolutionError: If a repository, version or revision is not there, or kernels depend on each other in a circle.
+        ResolutionError: If a repository, version or revision is not there, a kernel moved, or kernels depend on each other in
+            a circle.
         TargetNotServedError: If a declared kernel has no build for one of its machines.
         FetchError: If a source cannot be read.
     """
@@ -175,8 +178,11 @@ class _Maker:
         kept = self._kept(requirement)
         if kept is not None:
             yield kept
-        refs = self._connect(requirement.repo).source.refs(requirement.repo)
-        yield from (pin for pin in candidates(requirement, refs) if kept is None or pin.commit != kept.commit)
+        connection = self._connect(requirement.repo)
+        for pin in candidates(requirement, connection.source.refs(requirement.repo)):
+            if kept is None or pin.commit != kept.commit:
+                _refuse_moved(requirement, pin, connection)
+                yield pin
 
     def _kept(self, requirement: Requirement) -> Pin | None:
         if self._previous is None or requirement.repo in self._upgrade:
@@ -238,6 +244,17 @@ class _Maker:
 
         for item in self._wanted.declared:
             walk(item.requirement, (), ())
+
+
+def _refuse_moved(requirement: Requirement, pin: Pin, connection: Connection) -> None:
+    """Refuse to lock a kernel under a name that it left: the lock would hold what nobody maintains any more."""
+    status = status_of(connection.source, connection.cache, pin)
+    if isinstance(status, Redirect):
+        destination = status.follow(requirement)
+        raise RedirectError(
+            f"{requirement} moved to {destination}",
+            hint=f"declare its new name: kernel-hub remove {requirement.repo}, then kernel-hub add {destination}",
+        )
 
 
 def _kernel(pin: Pin, builds: CommitBuilds, wishes: tuple[Wish, ...], *, bound: bool) -> LockedKernel:

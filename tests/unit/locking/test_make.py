@@ -9,6 +9,7 @@ import pytest
 
 from kernel_hub.errors import (
     KernelCycleError,
+    RedirectError,
     RepositoryNotFoundError,
     TargetNotServedError,
     VersionNotFoundError,
@@ -229,6 +230,18 @@ def test_what_does_not_exist_is_said(registry: DirectoryRegistry, settings: Sett
         lock_of(settings, "acme/nothing@v1")
     with pytest.raises(VersionNotFoundError):
         lock_of(settings, "acme/axpy@v2")
+
+
+def test_a_kernel_that_moved_is_locked_by_its_new_name_only(registry: DirectoryRegistry, settings: Settings) -> None:
+    publish(registry, "acme/axpy")
+    kept = lock_of(settings, "acme/axpy@v1").lock
+    publish(registry, "zoo/axpy-ng")
+    moved = b'kind = "redirect"\ndestination = "zoo/axpy-ng"\n'
+    publish_fake_kernel(registry, "acme/axpy", builds={}, extra_files={"kernel-status.toml": moved})
+    with pytest.raises(RedirectError, match="acme/axpy@v1 moved to zoo/axpy-ng@v1") as caught:
+        lock_of(settings, "acme/axpy@v1")
+    assert "kernel-hub add zoo/axpy-ng@v1" in caught.value.hint()
+    assert lock_of(settings, "acme/axpy@v1", "zoo/axpy-ng@v1", previous=kept).lock.kernels[0] == kept.kernels[0]
 
 
 def test_a_lock_that_fits_is_kept_though_the_branch_moved(registry: DirectoryRegistry, settings: Settings) -> None:
