@@ -208,7 +208,13 @@ class HubSink:
                 raise
             except (ValueError, RuntimeError, ConnectionError) as error:
                 # huggingface_hub says so when an upload, of which it keeps the answer to itself, does not succeed.
-                raise SourceUnavailableError(f"{self._name}: {subject.repo}: {error}", url=self._name) from error
+                raise SourceUnavailableError(
+                    f"{self._name}: {subject.repo}: {error}",
+                    url=self._name,
+                    hint="older huggingface_hub cannot publish kernels: pip install -U huggingface_hub"
+                    if "repo type" in str(error)
+                    else "",
+                ) from error
 
     def _offers_xet(self, repo: RepoId, branch: str) -> bool:
         place = f"api/kernels/{repo}/xet-write-token/{quote(branch, safe='')}"
