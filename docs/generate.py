@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -74,7 +75,51 @@ CPU builds. `backend="cuda"` (or another name) asks for that backend whether a d
 """
 
 
+def performance_page() -> str:
+    """docs/explanation/performance.md."""
+    # The benchmarks lie beside the package, not in it.
+    sys.path.insert(0, str(PAGES.parent))
+    from benchmarks.loader import report
+
+    result = json.loads((PAGES.parent / "benchmarks" / "results" / "loader.json").read_text(encoding="utf-8"))
+    own = result["own_time"]["kernel_hub"]
+    return f"""# How fast loading is
+
+<!-- Generated from benchmarks/results/loader.json by docs/generate.py. -->
+
+Loading is measured beside Hugging Face's `kernels`, in one run on one machine: in each round both clients do the same thing
+once, in an order that turns around, and a ratio is taken within a round. Above 1, kernel_hub is faster. A figure is a median
+with its quartiles; with fewer than four rounds, the least and the greatest. Before anything is timed, and after every load, it
+is checked that both loaded the same bytes and computed the same; otherwise nothing is reported.
+
+The Hub is `kernel-hub serve`'s application in a process of its own on the same machine. "Delay" is waited out there before
+every answer, and stands for the network. Every load is a process of its own, in which torch is imported (and its garbage
+collected) before the clock starts; the time is that of importing the client and of its one call. "In series" is the longest
+chain of requests that had to wait for one another. "Stale" is a warm cache whose references are older than the freshness time.
+kernel_hub is lazy: a bare `import kernel_hub` imports next to nothing, and what the first call needs is imported with it. So
+the second line of the import table is the one that a program sees.
+
+{report.kernels(result)}
+
+{report.machine(result)} Other work on the machine makes every figure larger and wider, and ratios less so.
+
+```sh
+python -m benchmarks.loader --out benchmarks/results/loader.json && python docs/generate.py
+```
+
+{report.tables(result)}
+
+Of the own time of a warm load by commit, {own["import_ms"]["median"]:.3g} ms are the import of kernel_hub's modules, and
+{own["own_call_ms"]["median"]:.3g} ms the call: reading the settings, describing the machine, reading the remembered listing,
+choosing a build, and looking at each file's state. Nothing is asked, and no HTTP library is imported. On Python 3.11 most of
+the import is the standard `dataclass` decorator, which compiles the source of each method of each value class. A cold load
+also pays for the import of huggingface_hub's HTTP library, as the peer does in its own import, and for as many round trips as
+the table says are in series.
+"""
+
+
 PAGES_BY_NAME = {
+    "explanation/performance.md": performance_page,
     "explanation/threat-model.md": threat_model_page,
     "reference/cli.md": cli_page,
     "reference/selection.md": selection_page,

@@ -70,7 +70,7 @@ def load_tasks(scale: float) -> list[LoadTask]:
             LoadTask("variants", cache, wish, delay_ms, rounds(7))
             for cache, wish in (("cold", "version"), ("warm", "version"), ("warm", "commit"))
         ]
-        tasks += [LoadTask("python", "cold", "version", delay_ms, rounds(3))]
+        tasks += [LoadTask(kernel, "cold", "version", delay_ms, rounds(3)) for kernel in ("python", "bundled")]
     return [*tasks, LoadTask("python", "warm", "commit", 0, rounds(5))]
 
 

@@ -1,15 +1,18 @@
 """The kernels that are measured: deterministic, loadable by both clients, and of the shapes that cost differently.
 
 `small` is one build of a few files; `variants` is the same beside 40 compiled builds for other machines, which no client
-should care about; `python` is a kernel of 600 Python files.
+should care about; `python` is a kernel of 600 Python files, and `bundled` the same with the bundle that `publish` writes beside
+such a build.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernel_hub.bundle import bundle_path, make_bundle
 from kernel_hub.sources.directory import DirectoryRegistry
 from tests.support.fake_kernels import DEFAULT_LABEL, fake_build, publish_fake_kernel
 
@@ -48,13 +51,14 @@ def publish(registry_folder: Path) -> dict[str, Published]:
         "small": {DEFAULT_LABEL: small},
         "variants": {DEFAULT_LABEL: small, **compiled},
         "python": {DEFAULT_LABEL: python},
+        "bundled": {DEFAULT_LABEL: python},
     }
+    beside = {"bundled": {bundle_path(DEFAULT_LABEL): _bundle(python)}}
     found = {}
     for name, content in builds.items():
         repo = f"{NAMESPACE}/{name}"
-        commit = publish_fake_kernel(
-            registry, repo, version=VERSION, builds=content, extra_files={"README.md": b"# A kernel\n"}
-        )
+        extra_files = {"README.md": b"# A kernel\n", **beside.get(name, {})}
+        commit = publish_fake_kernel(registry, repo, version=VERSION, builds=content, extra_files=extra_files)
         found[name] = Published(repo, commit, len(content[DEFAULT_LABEL]))
     return found
 
@@ -73,6 +77,13 @@ def _native(label: str) -> dict[str, bytes]:
     # Nobody loads it; different bytes per build, so that no two share a blob.
     block = hashlib.sha256(label.encode()).digest()
     return {"_native.abi3.so": block * (_COMPILED_BYTES // len(block))}
+
+
+def _bundle(files: Mapping[str, bytes]) -> bytes:
+    bundle = make_bundle(files)
+    if bundle is None:
+        raise ValueError("these files are not worth a bundle")
+    return bundle
 
 
 def _part(number: int) -> bytes:

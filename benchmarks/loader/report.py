@@ -8,6 +8,13 @@ from typing import Any
 OURS = "kernel_hub"
 PEER = "kernels"
 
+_KERNELS = {
+    "small": "one build of a few files",
+    "variants": "the same beside 40 compiled builds for other machines",
+    "python": "a kernel of hundreds of Python files",
+    "bundled": "the same with the bundle that `publish` writes beside such a build",
+}
+
 
 def tables(result: Mapping[str, Any]) -> str:
     """The whole result."""
@@ -48,6 +55,12 @@ def machine(result: Mapping[str, Any]) -> str:
         f"One-minute load average {load['before']:.2g} before and {load['after']:.2g} after "
         f"(the benchmark itself is part of it)."
     )
+
+
+def kernels(result: Mapping[str, Any]) -> str:
+    """What the measured kernels are, as one sentence."""
+    measured = {row["kernel"] for row in result["loads"]}
+    return "; ".join(f"`{name}` is {text}" for name, text in _KERNELS.items() if name in measured) + "."
 
 
 def _goals(result: Mapping[str, Any]) -> str:
@@ -104,10 +117,15 @@ def _crowds(result: Mapping[str, Any]) -> str:
 def _own(result: Mapping[str, Any]) -> str:
     own = result["own_time"]
     rows = [
-        (client, *(_ms(own[client][part]) for part in ("own_ms", "import_ms", "own_call_ms", "own_cpu_ms")))
+        (
+            client,
+            *(_ms(own[client][part]) for part in ("own_ms", "import_ms", "own_call_ms", "own_cpu_ms")),
+            ", ".join(own[client]["http_libraries"]) or "none",
+        )
         for client in (OURS, PEER)
     ]
-    table = _table(("client", "import and call, ms", "import, ms", "call, ms", "CPU time, ms"), rows)
+    head = ("client", "import and call, ms", "import, ms", "call, ms", "CPU time, ms", "HTTP libraries")
+    table = _table(head, rows)
     return f"{table}\n\nThe kernel's body itself, taken off above, takes {_ms(own['body_ms'])} ms."
 
 

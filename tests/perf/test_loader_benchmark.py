@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.loader import report
 from benchmarks.loader.__main__ import main
 from benchmarks.loader.clients import OURS, PEER, Bench, Load, Wish, WrongResultError
 from benchmarks.loader.hub import BenchHub, TimedRequest, in_series
@@ -96,6 +98,12 @@ def test_builds_for_other_machines_cost_no_request(bench: Bench, kernels: dict[s
     assert len(load.requests) <= kernels["variants"].file_count + BESIDE_FILES
 
 
+def test_a_bundle_stands_for_hundreds_of_files(bench: Bench, kernels: dict[str, Published]) -> None:
+    with bench.home() as home:
+        load = bench.load(OURS, Wish(kernels["bundled"].repo, "version", "1"), home)
+    assert len(load.requests) <= 1 + BESIDE_FILES
+
+
 def test_a_row_holds_both_clients_and_what_they_asked(bench: Bench, kernels: dict[str, Published]) -> None:
     row = measure_load(bench, LoadTask("small", "warm", "commit", 0, rounds=1), kernels["small"])
     assert row[OURS]["requests"]["median"] == 0 < row[PEER]["requests"]["median"]
@@ -138,6 +146,18 @@ def test_a_failed_check_reports_nothing(tmp_path: Path, capsys: pytest.CaptureFi
     assert capsys.readouterr() == ("", "nothing is reported: two kernels\n")
 
 
+def test_processes_that_start_together_fetch_each_file_once(bench: Bench, kernels: dict[str, Published]) -> None:
+    with bench.home() as home:
+        crowd = bench.load_at_once(OURS, Wish(kernels["small"].repo, "version", "1"), home, 3)
+    files = [
+        request.line
+        for request in crowd.requests
+        if "/resolve/" in request.line and "metadata.json" not in request.line
+    ]
+    assert len(files) == kernels["small"].file_count - 1
+    assert len(crowd.loads) == 3
+
+
 @pytest.mark.parametrize(
     ("spans", "chain"),
     [
@@ -165,3 +185,29 @@ def test_a_ratio_is_taken_within_a_round() -> None:
 def test_ratios_of_rounds_that_do_not_belong_together_are_refused() -> None:
     with pytest.raises(ValueError, match="shorter"):
         ratios([1, 2], [1])
+
+
+@pytest.fixture
+def result() -> dict[str, Any]:
+    path = Path(__file__).parents[2] / "benchmarks" / "results" / "loader.json"
+    return json.loads(path.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
+def test_the_committed_result_has_every_part_and_makes_every_table(result: dict[str, Any]) -> None:
+    text = report.tables(result)
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        "## Goals",
+        "## Import, in a fresh process",
+        "## Load, in a fresh process with torch imported",
+        "## Six processes at once, cold",
+        "## Own time of a warm load by commit",
+        "## Verification",
+    ]
+
+
+@pytest.mark.parametrize(("ratio", "met"), [(2.4, False), (2.5, True)])
+def test_a_goal_is_judged_by_the_measured_number(result: dict[str, Any], ratio: float, met: bool) -> None:
+    for row in result["loads"]:
+        row["ratio"]["median"] = ratio
+    judged = {what: is_met for what, _, _, is_met in report.goals(result)}
+    assert judged["cold load at 50 ms a request, times faster"] is met
