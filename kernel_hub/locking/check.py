@@ -18,6 +18,8 @@ from kernel_hub.model.lock import Declaration, Lock, LockedKernel, sorted_target
 from kernel_hub.model.repo_path import ATTESTATION_FOLDER, attestation_path
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.model.source import Pin
+from kernel_hub.model.status import Redirect
+from kernel_hub.redirects import status_of
 from kernel_hub.select import BUILD_FOLDER
 
 
@@ -72,6 +74,7 @@ class Concern(StrEnum):
 
     WITHDRAWN = "withdrawn"
     REWRITTEN = "rewritten"
+    MOVED = "moved"
     NEWER = "newer version"
     UNSIGNED = "unsigned"
     NO_DIGEST = "no digest"
@@ -155,6 +158,11 @@ def _audit(kernel: LockedKernel, ask: Ask, connect: Connect) -> Iterator[Remark]
     if standing.newest is not None and standing.newest > kernel.version:
         yield Remark(kernel, "", Concern.NEWER, f"v{standing.newest} is published, v{kernel.version} is locked")
     try:
+        if standing.head is not None:
+            connection = connect(kernel.repo)
+            status = status_of(connection.source, connection.cache, Pin(kernel.repo, standing.head))
+            if isinstance(status, Redirect):
+                yield Remark(kernel, "", Concern.MOVED, f"it is published as {status.destination} now")
         yield from _audit_builds(kernel, connect)
     except (FetchError, ResolutionError, InvalidDocumentError) as error:
         if standing.state not in (State.WITHDRAWN, State.UNKNOWN):

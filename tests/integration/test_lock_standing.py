@@ -125,6 +125,16 @@ def test_a_kernel_locked_from_a_branch_is_judged_by_it(place: Place) -> None:
     assert standing.state is State.BEHIND and "behind main" in standing.reason
 
 
+def test_a_kernel_that_moved_is_pointed_out(place: Place) -> None:
+    place.publish()
+    lock = place.lock()
+    moved = b'kind = "redirect"\ndestination = "zoo/axpy-ng"\n'
+    publish_fake_kernel(place.registry, AXPY, builds={}, extra_files={"kernel-status.toml": moved})
+    remarks = audit_lock(lock, place.ask, connector(place.settings))
+    (remark,) = [item for item in remarks if item.concern is Concern.MOVED]
+    assert remark.text == "it is published as zoo/axpy-ng now" and not remark.is_grave
+
+
 def test_a_build_that_changed_under_its_commit_is_grave(place: Place) -> None:
     place.publish()
     lock = place.lock()
