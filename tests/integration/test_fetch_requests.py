@@ -14,7 +14,7 @@ from kernel_hub.model.requirement import Requirement
 from kernel_hub.plan import Request
 from kernel_hub.settings import load_settings
 from tests.support.fake_kernels import fake_build, publish_fake_kernel
-from tests.support.faults import Faults
+from tests.support.faults import Faults, Gate
 from tests.support.hub import HubServer
 from tests.support.scripted import REPO
 
@@ -71,10 +71,11 @@ def test_a_cold_load_asks_at_most_four_times_more_than_there_are_files(
 
 
 def test_a_cold_load_waits_for_three_round_trips(download: Callable[..., None], faults: Faults) -> None:
-    # The connections and what the first request imports come beforehand.
-    faults.latency_s = 0.3
+    # References and publisher side by side, then the listing, then all files side by side, the metadata among them. A
+    # client that asked for one of them only after another had come would wait for ever.
+    faults.gates = [Gate(2, "/refs", "/overview"), Gate(FILES_OF_A_BUILD, "/resolve/")]
     download(version=1)
-    assert faults.rounds() == 3
+    assert len(faults.asked) == FILES_OF_A_BUILD + 3
 
 
 def test_a_cold_load_for_a_gpu_reads_the_metadata_of_builds_that_may_fit_and_no_other(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,6 +66,27 @@ class Rule:
         return True
 
 
+class Gate:
+    """Holds requests back until so many are there: a client that does not ask for all of them at once gets no answer.
+
+    Args:
+        count: How many.
+        paths: Texts of which a request's path holds one.
+    """
+
+    def __init__(self, count: int, *paths: str) -> None:
+        self.paths = paths
+        self._count = count
+        self._arrived = 0
+        self._open = asyncio.Event()
+
+    async def wait(self) -> None:
+        self._arrived += 1
+        if self._arrived >= self._count:
+            self._open.set()
+        await self._open.wait()
+
+
 @dataclass
 class Faults:
     """The rules of one server; call it to wrap an application.
@@ -75,13 +95,13 @@ class Faults:
         rules: The first that takes a request has it.
         latency_s: Added to every request.
         asked: Every request as it came in: method, path and headers. A client that has its answer finds its request here.
-        spans_s: When each was answered: its beginning and end.
+        gates: Requests that are answered only when so many of their kind are there; see `Gate`.
     """
 
     rules: list[Rule] = field(default_factory=list)
     latency_s: float = 0.0
     asked: list[tuple[str, str, Headers]] = field(default_factory=list)
-    spans_s: list[tuple[float, float]] = field(default_factory=list)
+    gates: list[Gate] = field(default_factory=list)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, spoil: Spoiler, path: str = "", **options: Any) -> Rule:
@@ -95,14 +115,6 @@ class Faults:
         """The paths that were asked for."""
         return [path for asked, path, _ in self.asked if containing in path and method in (None, asked)]
 
-    def rounds(self) -> int:
-        """How many requests at least came one after the other; with a latency, how many round trips a client waited for."""
-        count, last_end_s = 0, float("-inf")
-        for begin_s, end_s in sorted(self.spans_s, key=lambda span_s: span_s[1]):
-            if begin_s >= last_end_s:
-                count, last_end_s = count + 1, end_s
-        return count
-
     def clear(self) -> None:
         """Remove every rule."""
         with self._guard:
@@ -115,11 +127,11 @@ class Faults:
                 return
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             self.asked.append((scope["method"], scope["path"], headers))
-            begin_s = time.monotonic()
             if self.latency_s:
                 await asyncio.sleep(self.latency_s)
-            # Before the client has its answer, and so before what it asks next begins.
-            self.spans_s.append((begin_s, time.monotonic()))
+            for gate in self.gates:
+                if any(path in scope["path"] for path in gate.paths):
+                    await gate.wait()
             with self._guard:
                 rule = next((rule for rule in self.rules if rule.takes(scope["path"])), None)
             if rule is None:
