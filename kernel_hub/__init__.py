@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         loaded_kernels,
     )
     from kernel_hub.errors import KernelHubError
+    from kernel_hub.fallback import KernelOrFallback, get_kernel_or_fallback
     from kernel_hub.importer import LoadedKernel, get_kernel_dep
     from kernel_hub.model.host import Host
     from kernel_hub.plan import Availability, Plan
@@ -26,11 +27,13 @@ __all__ = [
     "Availability",
     "Host",
     "KernelHubError",
+    "KernelOrFallback",
     "LoadedKernel",
     "Plan",
     "explain",
     "get_kernel",
     "get_kernel_dep",
+    "get_kernel_or_fallback",
     "get_local_kernel",
     "get_locked_kernel",
     "has_kernel",
@@ -42,11 +45,13 @@ _HOMES = {
     "Availability": "kernel_hub.plan",
     "Host": "kernel_hub.model.host",
     "KernelHubError": "kernel_hub.errors",
+    "KernelOrFallback": "kernel_hub.fallback",
     "LoadedKernel": "kernel_hub.importer",
     "Plan": "kernel_hub.plan",
     "explain": "kernel_hub.api",
     "get_kernel": "kernel_hub.api",
     "get_kernel_dep": "kernel_hub.importer",
+    "get_kernel_or_fallback": "kernel_hub.fallback",
     "get_local_kernel": "kernel_hub.api",
     "get_locked_kernel": "kernel_hub.api",
     "has_kernel": "kernel_hub.api",

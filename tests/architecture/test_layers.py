@@ -63,6 +63,7 @@ LAYERS = {
     "kernel_hub.inspection": 4.1,
     "kernel_hub.loader": 4.1,
     "kernel_hub.api": 4.2,
+    "kernel_hub.fallback": 4.3,
     "kernel_hub.server": 4,
     "kernel_hub.cli": 5,
     "kernel_hub.__main__": 6,
