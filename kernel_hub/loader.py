@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from kernel_hub.admission import admit
 from kernel_hub.errors import (
@@ -43,10 +44,12 @@ from kernel_hub.plan import Availability, Plan, Request, facts
 from kernel_hub.planner import Planner
 from kernel_hub.refusal import best
 from kernel_hub.settings import Settings
-from kernel_hub.signatures import SignatureDemand
 from kernel_hub.sources.configured import connect
 from kernel_hub.trust import TrustedIfSigned
 from kernel_hub.verify import Stamps, verify
+
+if TYPE_CHECKING:
+    from kernel_hub.signatures import SignatureDemand
 
 _LOG = logging.getLogger("kernel_hub")
 
@@ -184,6 +187,9 @@ class Loader:
         if plan.pin is not None:
             connection = self._planner.connect(plan.request)
             fetch_attestation(connection.source, connection.cache, plan.pin, chosen.variant.name)
+        # Imported here because most loads need no signature.
+        from kernel_hub.signatures import SignatureDemand
+
         return SignatureDemand(plan.trust.ways, self._settings.trust.known_signers(), plan.trust.reason)
 
     def _repaired(self, plan: Plan, chosen: Accepted) -> Artifact | None:

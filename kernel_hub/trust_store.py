@@ -6,8 +6,8 @@ other rule changes by accident.
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,7 +85,7 @@ def _write(path: Path, text: str, expected: TrustRules) -> None:
         )
     merged([expected])
     path.parent.mkdir(parents=True, exist_ok=True)
-    growing = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    growing = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
         growing.write_text(text, encoding="utf-8")
         growing.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o644)

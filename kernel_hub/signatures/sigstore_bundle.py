@@ -7,7 +7,6 @@ vouched for by its issuer, and be one of the signer's; for a workflow, the repos
 from __future__ import annotations
 
 import logging
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,6 +53,8 @@ def bundle_fault(bundle: bytes, message: bytes, signer: SigstoreSigner, *, trust
 
 
 def _trusted_root(path: Path | None) -> TrustedRoot:
+    from importlib.resources import as_file, files
+
     from sigstore.models import TrustedRoot
 
     if path is not None:

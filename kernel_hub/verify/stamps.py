@@ -17,7 +17,6 @@ import hashlib
 import json
 import logging
 import os
-import secrets
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -78,7 +77,7 @@ class Stamps:
             return
         document = {"format": _FORMAT, "root": ascii(root), "algorithm": algorithms.pop(), "files": files}
         path = self._path(root)
-        temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+        temporary = path.with_name(f"{path.name}.{os.urandom(8).hex()}.tmp")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
