@@ -55,6 +55,7 @@ class Planner:
     def __init__(self, settings: Settings, host: Host) -> None:
         self._settings = settings
         self._host = host
+        self._connections: dict[tuple[str, str, bool], Connection] = {}
 
     def plan(self, request: Request) -> Plan:
         """Decide everything short of fetching.
@@ -142,14 +143,17 @@ class Planner:
         return read.get(chosen.variant.name)
 
     def connect(self, request: Request) -> Connection:
-        """The source and cache that a request is answered from."""
-        return connect(
-            self._settings,
-            request.requirement.repo.namespace,
-            host_facts=facts(self._host),
-            user_agent=request.user_agent,
-            refresh=request.refresh,
-        )
+        """The source and cache that a request is answered from; the same ones each time, which remember what was asked."""
+        key = (request.requirement.repo.namespace, str(request.user_agent), request.refresh)
+        if key not in self._connections:
+            self._connections[key] = connect(
+                self._settings,
+                request.requirement.repo.namespace,
+                host_facts=facts(self._host),
+                user_agent=request.user_agent,
+                refresh=request.refresh,
+            )
+        return self._connections[key]
 
     def _require_unlocked_allowed(self, what: str, folder: Path) -> None:
         if self._settings.locked_only:
