@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_hub import __version__
-from kernel_hub.build.generated import native_ops, noarch_ops
+from kernel_hub.build.audit.layout import native_name
+from kernel_hub.build.generated import native_ops, noarch_ops, tvm_ffi_ops
 from kernel_hub.build.matrix import Job, NativeJob, NoarchJob
 from kernel_hub.build.project import python_folder, require_inside
 from kernel_hub.build.provenance import SourceOrigin
 from kernel_hub.build.recipe import NoarchFramework
 from kernel_hub.errors import InvalidDocumentError
+from kernel_hub.model.framework import TvmFfi
 from kernel_hub.model.metadata import Metadata, Provenance
 from kernel_hub.tree import manifest_of, paths_of
 
@@ -63,6 +65,8 @@ def assemble(job: Job, root: Path, origin: SourceOrigin, *, library: Path | None
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(real, target)
     match job:
+        case NativeJob() if isinstance(job.label.framework, TvmFfi):
+            text = tvm_ffi_ops(name, native_name(job.label, name))
         case NativeJob():
             text = native_ops(name)
         case NoarchJob():

@@ -10,16 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import assert_never
 
 from packaging.version import Version
 
 from kernel_hub.build.cuda import CUDA_SUFFIX, chosen_archs, device_options, for_host
+from kernel_hub.build.machine import TorchSdk
 from kernel_hub.build.matrix import NativeJob
-from kernel_hub.build.recipe import Component, TorchFramework
+from kernel_hub.build.recipe import Component, NoarchFramework
 from kernel_hub.model.backend import BackendKind
+from kernel_hub.model.framework import Torch, TorchStableAbi, TvmFfi
 
 LIMITED_API = "0x03090000"
 MODULE_DEFINE = "TORCH_EXTENSION_NAME"
+TVM_MODULE_DEFINE = "TVM_FFI_EXTENSION_NAME"
 _CXX20_SINCE = Version("2.12")
 _DEFINES = {
     BackendKind.CPU: ("CPU_KERNEL",),
@@ -82,7 +86,7 @@ class Step:
 
 
 def compile_steps(
-    job: NativeJob, module_id: str, layout: Layout, compiler: Path, python_include: Path
+    job: NativeJob, module_id: str, layout: Layout, compiler: Path, python_include: Path | None
 ) -> tuple[Step, ...]:
     """One step for each source of a job, in the recipe's order; headers among the sources are left out.
 
@@ -91,7 +95,7 @@ def compile_steps(
         module_id: The name of the native module and operator namespace.
         layout: Where things lie.
         compiler: The C++ compiler.
-        python_include: Where Python.h lies.
+        python_include: Where Python.h lies; None if the framework does without.
     """
     flags = _Flags(job, module_id, layout, python_include)
     steps = []
@@ -119,7 +123,13 @@ def compile_steps(
 
 def link_step(job: NativeJob, layout: Layout, objects: Sequence[Path], compiler: Path, floor: Floor) -> Step:
     """The step that links a job's objects into its native module."""
-    torch = ("-ltorch", "-ltorch_cpu") if job.stable_abi else ("-ltorch", "-ltorch_cpu", "-lc10")
+    match job.label.framework:
+        case TorchStableAbi():
+            offered: tuple[str, ...] = ("-ltorch", "-ltorch_cpu")
+        case Torch():
+            offered = ("-ltorch", "-ltorch_cpu", "-lc10")
+        case TvmFfi():
+            offered = ("-ltvm_ffi",)
     device = (f"-L{job.toolkit.libraries}", "-lcudart") if job.toolkit else ()
     argv = (
         str(compiler), "-shared", "-nodefaultlibs", "-o", str(layout.library),
@@ -133,7 +143,7 @@ def link_step(job: NativeJob, layout: Layout, objects: Sequence[Path], compiler:
         "-lgcc_s", "-lgcc",
         # They are loaded without offering their symbols to later libraries, so the module has to name them even where
         # a linker would find nothing that needs them.
-        f"-L{job.torch.libraries}", "-Wl,--no-as-needed", *torch, *device,
+        f"-L{job.sdk.libraries}", "-Wl,--no-as-needed", *offered, *device,
     )  # fmt: skip
     return Step("link", argv, layout.folder, layout.library)
 
@@ -146,9 +156,9 @@ _BINDING = "-"
 def _binding(job: NativeJob) -> Component:
     """The framework's own sources as a component."""
     framework = job.recipe.framework
-    if not isinstance(framework, TorchFramework):
+    if isinstance(framework, NoarchFramework):
         return Component(_BINDING, job.backend, (), ())
-    return Component(_BINDING, job.backend, ("torch",), framework.src, framework.include, framework.cxx_flags)
+    return Component(_BINDING, job.backend, (), framework.src, framework.include, framework.cxx_flags)
 
 
 class _Flags:
@@ -159,15 +169,9 @@ class _Flags:
         host: Those that the C++ compiler understands, also behind nvcc.
     """
 
-    def __init__(self, job: NativeJob, module_id: str, layout: Layout, python_include: Path) -> None:
-        release = job.stable_abi or job.torch.version
-        standard = "c++20" if release >= _CXX20_SINCE else "c++17"
-        defines = [f"{MODULE_DEFINE}={module_id}", *_DEFINES[job.backend], f"Py_LIMITED_API={LIMITED_API}"]
-        if job.stable_abi is not None:
-            defines.append(f"TORCH_TARGET_VERSION={target_version(job.stable_abi)}")
-        elif job.torch.cxx11_abi is not None:
-            defines.append(f"_GLIBCXX_USE_CXX11_ABI={int(job.torch.cxx11_abi)}")
-        system = [*job.torch.includes, python_include]
+    def __init__(self, job: NativeJob, module_id: str, layout: Layout, python_include: Path | None) -> None:
+        standard, defines = _dialect(job, module_id)
+        system = [*job.sdk.includes, *([python_include] if python_include else [])]
         if job.toolkit is not None:
             system.append(job.toolkit.root / "include")
         self.common = (
@@ -176,8 +180,26 @@ class _Flags:
         )  # fmt: skip
         self.host = (
             "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-fno-gnu-unique", "-fno-ident",
-            *_prefix_maps(job, layout, python_include),
+            *_prefix_maps(job, layout),
         )  # fmt: skip
+
+
+def _dialect(job: NativeJob, module_id: str) -> tuple[str, list[str]]:
+    """The C++ standard and the defines that a job's sources are written for."""
+    own = list(_DEFINES[job.backend])
+    framework = job.label.framework
+    match framework:
+        case TvmFfi():
+            return "c++17", [f"{TVM_MODULE_DEFINE}={module_id}", *own]
+        case TorchStableAbi(version=release):
+            more = f"TORCH_TARGET_VERSION={target_version(release)}"
+        case Torch(version=release):
+            abi = isinstance(job.sdk, TorchSdk) and job.sdk.cxx11_abi
+            more = f"_GLIBCXX_USE_CXX11_ABI={int(bool(abi))}"
+        case _:
+            assert_never(framework)
+    standard = "c++20" if release >= _CXX20_SINCE else "c++17"
+    return standard, [f"{MODULE_DEFINE}={module_id}", *own, f"Py_LIMITED_API={LIMITED_API}", more]
 
 
 def target_version(abi: Version) -> str:
@@ -185,14 +207,9 @@ def target_version(abi: Version) -> str:
     return f"0x{abi.major:02x}{abi.minor:02x}000000000000"
 
 
-def _prefix_maps(job: NativeJob, layout: Layout, python_include: Path) -> list[str]:
+def _prefix_maps(job: NativeJob, layout: Layout) -> list[str]:
     """Options that keep this machine's folders out of the output (`__FILE__` in torch's checks would bring them in)."""
-    named = [
-        (layout.folder, "."),
-        (job.torch.root, "torch"),
-        (python_include, "python"),
-        (layout.generated, "generated"),
-    ]
+    named = [(layout.folder, "."), (job.sdk.root, job.sdk.root.name), (layout.generated, "generated")]
     # The option splits at the first '='; a folder with one in its name can't be mapped, and needs not be where sources
     # are named relative to it.
     return [f"-ffile-prefix-map={folder}={name}" for folder, name in named if "=" not in str(folder)]

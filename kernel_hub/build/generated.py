@@ -61,6 +61,30 @@ def add_op_namespace_prefix(op_name: str) -> str:
 '''
 
 
+_TVM_FFI_OPS = '''\
+"""The functions of this build, from its native module. Generated."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import tvm_ffi
+
+ops = tvm_ffi.load_module(str(Path(__file__).parent / "{library}"))
+has_torch = find_spec("torch") is not None
+has_jax = find_spec("jax") is not None and find_spec("jax_tvm_ffi") is not None
+
+
+def torch_add_op_namespace_prefix(op_name: str) -> str:
+    """The name of an operator that is registered with torch."""
+    return f"{module_id}::{{op_name}}"
+
+
+def jax_add_ffi_target_name_prefix(target_name: str) -> str:
+    """The name of a target that is registered with JAX."""
+    return f"{module_id}::{{target_name}}"
+'''
+
+
 def native_ops(module_id: str) -> str:
     """`_ops.py` of a compiled torch build."""
     return _NATIVE_OPS.format(module_id=module_id)
@@ -73,3 +97,8 @@ def noarch_ops(module_id: str) -> str:
     files do, would come to the same name on the device and to a wrong one beside it.
     """
     return _NOARCH_OPS.format(module_id=module_id)
+
+
+def tvm_ffi_ops(module_id: str, library: str) -> str:
+    """`_ops.py` of a tvm-ffi build."""
+    return _TVM_FFI_OPS.format(module_id=module_id, library=library)

@@ -55,6 +55,29 @@ class TorchSdk:
 
 
 @dataclass(frozen=True, slots=True)
+class TvmFfiSdk:
+    """An installed tvm-ffi, as far as building against it goes.
+
+    Attributes:
+        version: Its release line, major.minor.
+        root: The folder of the package.
+    """
+
+    version: Version
+    root: Path
+
+    @property
+    def includes(self) -> tuple[Path, ...]:
+        """Where its headers lie."""
+        return (self.root / "include",)
+
+    @property
+    def libraries(self) -> Path:
+        """Where its shared library lies."""
+        return self.root / "lib"
+
+
+@dataclass(frozen=True, slots=True)
 class CudaToolkit:
     """A CUDA toolkit.
 
@@ -80,15 +103,17 @@ class Machine:
         os: As labels write it.
         compiler: The C++ compiler.
         torch: The torch to build against.
+        tvm_ffi: The tvm-ffi to build against.
         python_include: Where Python.h lies.
         cuda: CUDA toolkits, oldest first.
-        absent: Why something is missing, by its name: "compiler", "torch", "python", "cuda".
+        absent: Why something is missing, by its name: "compiler", "torch", "tvm-ffi", "python", "cuda".
     """
 
     cpu: str
     os: str
     compiler: Compiler | None = None
     torch: TorchSdk | None = None
+    tvm_ffi: TvmFfiSdk | None = None
     python_include: Path | None = None
     cuda: tuple[CudaToolkit, ...] = ()
     absent: Mapping[str, str] = field(default_factory=dict)

@@ -13,10 +13,10 @@ from typing import TypeAlias, assert_never
 from packaging.version import Version
 
 from kernel_hub.build.cuda import CUDA_SUFFIX, chosen_archs, listed_archs
-from kernel_hub.build.machine import CudaToolkit, Machine, TorchSdk
+from kernel_hub.build.machine import CudaToolkit, Machine, TorchSdk, TvmFfiSdk
 from kernel_hub.build.recipe import BackendRules, Component, NoarchFramework, Recipe, TorchFramework, TvmFfiFramework
 from kernel_hub.model.backend import Backend, BackendKind
-from kernel_hub.model.framework import Torch, TorchStableAbi
+from kernel_hub.model.framework import Framework, Torch, TorchStableAbi, TvmFfi
 from kernel_hub.model.variant import ArchLabel, NoarchLabel
 
 _TOOLCHAINS = {
@@ -35,7 +35,7 @@ class NativeJob:
         document: The recipe's file name.
         recipe: The recipe.
         components: What is compiled, beside the framework's own sources.
-        torch: The torch whose headers are used.
+        sdk: The torch or tvm-ffi whose headers are used.
         archs: The GPU architectures of the build, as metadata lists them.
         toolkit: The CUDA toolkit, for CUDA.
     """
@@ -44,7 +44,7 @@ class NativeJob:
     document: str
     recipe: Recipe
     components: tuple[Component, ...]
-    torch: TorchSdk
+    sdk: TorchSdk | TvmFfiSdk
     archs: tuple[str, ...] = ()
     toolkit: CudaToolkit | None = None
 
@@ -116,45 +116,72 @@ def _of_backend(document: str, recipe: Recipe, backend: BackendKind, machine: Ma
             archs = {BackendKind.CUDA: framework.cuda_archs, BackendKind.ROCM: framework.rocm_archs}
             yield NoarchJob(NoarchLabel(backend.value), document, recipe, backend, archs.get(backend, ()))
         case TvmFfiFramework():
-            yield Omission(document, backend, "this release does not build tvm-ffi kernels")
+            found = _tvm_ffi_target(machine)
+            yield from _of_compiled(document, recipe, backend, machine, found)
         case TorchFramework() as framework:
-            yield from _of_torch(document, recipe, framework, backend, machine)
+            found = _torch_target(framework, backend, machine)
+            yield from _of_compiled(document, recipe, backend, machine, found)
         case _:
             assert_never(recipe.framework)
 
 
-def _of_torch(
-    document: str, recipe: Recipe, framework: TorchFramework, backend: BackendKind, machine: Machine
-) -> Iterator[Job | Omission]:
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What a build is compiled against, and the part of its label that says so."""
+
+    sdk: TorchSdk | TvmFfiSdk
+    framework: Framework
+
+
+def _tvm_ffi_target(machine: Machine) -> _Target | str:
+    for name, found in (("compiler", machine.compiler), ("tvm-ffi", machine.tvm_ffi)):
+        if found is None:
+            return machine.absent.get(name, f"there is no {name} here")
+    assert machine.tvm_ffi is not None
+    return _Target(machine.tvm_ffi, TvmFfi(machine.tvm_ffi.version))
+
+
+def _torch_target(framework: TorchFramework, backend: BackendKind, machine: Machine) -> _Target | str:
     for name, found in (("compiler", machine.compiler), ("torch", machine.torch), ("python", machine.python_include)):
         if found is None:
-            yield Omission(document, backend, machine.absent.get(name, f"there is no {name} here"))
-            return
+            return machine.absent.get(name, f"there is no {name} here")
     torch = machine.torch
-    if torch is None:
-        return
+    assert torch is not None
     target = framework.stable_abi.get(backend)
     problem = _torch_problem(framework, torch, target)
-    if problem:
-        yield Omission(document, backend, problem)
+    return problem or _Target(torch, TorchStableAbi(target) if target else Torch(torch.version, torch.cxx11_abi))
+
+
+def _of_compiled(
+    document: str, recipe: Recipe, backend: BackendKind, machine: Machine, target: _Target | str
+) -> Iterator[Job | Omission]:
+    """The builds against a target, or why there are none; a text as the target is a reason."""
+    unmet = _unmet(recipe, backend)
+    if isinstance(target, str):
+        yield Omission(document, backend, target)
+    elif unmet:
+        yield Omission(document, backend, unmet)
     elif backend is BackendKind.CPU:
-        label = ArchLabel(_abi(torch, target), Backend(backend), machine.cpu, machine.os)
-        yield NativeJob(label, document, recipe, recipe.components_of(backend), torch)
+        label = ArchLabel(target.framework, Backend(backend), machine.cpu, machine.os)
+        yield NativeJob(label, document, recipe, recipe.components_of(backend), target.sdk)
     elif backend is BackendKind.CUDA:
-        yield from _of_cuda(document, recipe, torch, target, machine)
+        yield from _of_cuda(document, recipe, target, machine)
     else:
         tool = _TOOLCHAINS.get(backend)
         reason = f"needs {tool}, which this release does not drive" if tool else "has no compiled builds"
         yield Omission(document, backend, reason)
 
 
-def _abi(torch: TorchSdk, target: Version | None) -> TorchStableAbi | Torch:
-    return TorchStableAbi(target) if target else Torch(torch.version, torch.cxx11_abi)
+def _unmet(recipe: Recipe, backend: BackendKind) -> str:
+    """Why a backend's components can't be compiled, if they depend on headers that nobody here has."""
+    for component in recipe.components_of(backend):
+        others = [name for name in component.depends if name != "torch"]
+        if others and backend not in _TOOLCHAINS:
+            return f"component {component.name} needs {', '.join(others)}, whose headers this release does not provide"
+    return ""
 
 
-def _of_cuda(
-    document: str, recipe: Recipe, torch: TorchSdk, target: Version | None, machine: Machine
-) -> Iterator[Job | Omission]:
+def _of_cuda(document: str, recipe: Recipe, target: _Target, machine: Machine) -> Iterator[Job | Omission]:
     kind = BackendKind.CUDA
     if not machine.cuda:
         yield Omission(document, kind, machine.absent.get("cuda", "there is no CUDA toolkit here"))
@@ -165,7 +192,7 @@ def _of_cuda(
         # A component without device code is compiled for no architecture, whatever it asks for.
         devices = [item for item in components if any(source.endswith(CUDA_SUFFIX) for source in item.src)]
         archs = [chosen_archs(item.archs, toolkit.version) for item in devices]
-        problem = _cuda_problem(recipe.rules.get(kind, BackendRules()), torch, target, toolkit.version)
+        problem = _cuda_problem(recipe.rules.get(kind, BackendRules()), target, toolkit.version)
         unmade = [item.name for item, chosen in zip(devices, archs, strict=True) if not chosen]
         if problem:
             yield Omission(document, kind, problem)
@@ -176,19 +203,20 @@ def _of_cuda(
                 f"CUDA {toolkit.version} compiles nothing for the cuda-capabilities of {', '.join(unmade)}",
             )
         else:
-            label = ArchLabel(_abi(torch, target), Backend(kind, toolkit.version), machine.cpu, machine.os)
+            label = ArchLabel(target.framework, Backend(kind, toolkit.version), machine.cpu, machine.os)
             listed = listed_archs(arch for chosen in archs for arch in chosen)
-            yield NativeJob(label, document, recipe, components, torch, listed, toolkit)
+            yield NativeJob(label, document, recipe, components, target.sdk, listed, toolkit)
 
 
-def _cuda_problem(rules: BackendRules, torch: TorchSdk, target: Version | None, toolkit: Version) -> str | None:
+def _cuda_problem(rules: BackendRules, target: _Target, toolkit: Version) -> str | None:
     if rules.minver is not None and toolkit < rules.minver:
         return f"CUDA {toolkit} is here, the recipe asks for {rules.minver} or newer"
     if rules.maxver is not None and toolkit > rules.maxver:
         return f"CUDA {toolkit} is here, the recipe asks for {rules.maxver} or older"
     if toolkit.minor > 9:
         return f"CUDA {toolkit} has no label: its minor version has two digits"
-    if target is None and torch.cuda != toolkit:
+    torch = target.sdk
+    if isinstance(target.framework, Torch) and isinstance(torch, TorchSdk) and torch.cuda != toolkit:
         built = f"CUDA {torch.cuda}" if torch.cuda else "CPU only"
         return f"the torch here is for {built}, and only builds on the stable ABI do without one for CUDA {toolkit}"
     return None

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernel_hub.build.command import MODULE_DEFINE, Step
+from kernel_hub.build.command import MODULE_DEFINE, TVM_MODULE_DEFINE, Step
 
 _FORMAT = 1
-_NAME = MODULE_DEFINE.encode("ascii")
+_NAMES = (MODULE_DEFINE, TVM_MODULE_DEFINE)
 _MAX_RECORD_BYTES = 64 << 20
 _DEPFILE_WORD = re.compile(r"((?:\\.|[^\s\\])+)")
 
@@ -89,7 +89,7 @@ class Records:
                 return self._contents[path]
         try:
             text = path.read_bytes()
-            content = Content(hashlib.sha256(text).hexdigest(), _NAME in text)
+            content = Content(hashlib.sha256(text).hexdigest(), any(name.encode() in text for name in _NAMES))
         except OSError:
             content = None
         with self._lock:
@@ -101,7 +101,7 @@ def _argv(step: Step, inputs: Iterable[Content | None]) -> list[str]:
     """The arguments that matter. The module's name follows from all sources, and few of them ask for it."""
     if any(content is None or content.names_module for content in inputs):
         return list(step.argv)
-    return [part for part in step.argv if not part.startswith(f"-D{MODULE_DEFINE}=")]
+    return [part for part in step.argv if not part.startswith(tuple(f"-D{name}=" for name in _NAMES))]
 
 
 def _place(step: Step) -> Path:

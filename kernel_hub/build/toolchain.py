@@ -5,6 +5,7 @@ Leaves out: installing anything.
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -18,7 +19,7 @@ from typing import TypeVar
 
 from packaging.version import InvalidVersion, Version
 
-from kernel_hub.build.machine import Compiler, CudaToolkit, Machine, TorchSdk
+from kernel_hub.build.machine import Compiler, CudaToolkit, Machine, TorchSdk, TvmFfiSdk
 from kernel_hub.errors import ToolchainError
 
 _CPUS = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -55,6 +56,7 @@ def find_machine(*, compiler: Path | None = None, cuda_homes: Iterable[Path] = (
         os=platform.system().lower(),
         compiler=attempt("compiler", lambda: _find_compiler(compiler)),
         torch=attempt("torch", find_torch),
+        tvm_ffi=attempt("tvm-ffi", find_tvm_ffi),
         python_include=attempt("python", _find_python),
         cuda=attempt("cuda", lambda: find_toolkits(tuple(cuda_homes) or usual_cuda_homes())) or (),
         absent=absent,
@@ -169,6 +171,23 @@ def find_torch() -> TorchSdk:
         # Releases that no longer state it have the newer layout, where there are two at all.
         cxx11_abi=abi[1] == "1" if abi else True if platform.system() == "Linux" else None,
     )
+
+
+def find_tvm_ffi() -> TvmFfiSdk:
+    """The tvm-ffi that is installed here, found without importing it.
+
+    Raises:
+        ToolchainError: If there is none, or it does not state its version.
+    """
+    spec = importlib.util.find_spec("tvm_ffi")
+    if spec is None or not spec.submodule_search_locations:
+        raise ToolchainError("tvm-ffi is not installed", hint="pip install apache-tvm-ffi")
+    root = Path(spec.submodule_search_locations[0])
+    try:
+        version = Version(importlib.metadata.version("apache-tvm-ffi"))
+    except (importlib.metadata.PackageNotFoundError, InvalidVersion) as error:
+        raise ToolchainError(f"the tvm-ffi in {root} does not state its version") from error
+    return TvmFfiSdk(Version(f"{version.major}.{version.minor}"), root)
 
 
 def _find_python() -> Path:

@@ -18,7 +18,7 @@ from kernel_hub.build.assemble import assemble, module_id, put_in_place
 from kernel_hub.build.audit.check import require_passed
 from kernel_hub.build.audit.finding import BUILDS_ANYWAY, Finding
 from kernel_hub.build.audit.known import find_knowledge
-from kernel_hub.build.audit.layout import check_build
+from kernel_hub.build.audit.layout import check_build, native_name
 from kernel_hub.build.command import Floor, Layout, Step, compile_steps, link_step
 from kernel_hub.build.compile import run_step, run_steps
 from kernel_hub.build.cuda import is_inert_path
@@ -153,18 +153,19 @@ class Workshop:
         return Build(label, output / label, made.metadata.id, made.size_bytes, seconds, findings)
 
     def _compile(self, job: NativeJob, work: Path) -> Path:
-        compiler, include = self._machine.compiler, self._machine.python_include
-        if compiler is None or include is None:
-            raise ToolchainError(f"{job.label} needs a C++ compiler and Python.h")
+        compiler = self._machine.compiler
+        if compiler is None:
+            raise ToolchainError(f"{job.label} needs a C++ compiler")
         name = module_id(job, self._origin)
-        layout = Layout(self._project.folder, work / "include", work / "objects", work / f"{name}.abi3.so")
+        library = work / native_name(job.label, name)
+        layout = Layout(self._project.folder, work / "include", work / "objects", library)
         layout.generated.mkdir(parents=True, exist_ok=True)
         (layout.generated / "registration.h").write_text(REGISTRATION_HEADER, encoding="ascii")
         _require_inert(job, layout)
         logs = work / "logs"
         shutil.rmtree(logs, ignore_errors=True)
         environment = child_environment(self._work / "tmp", compiler.path, *([job.toolkit.nvcc] if job.toolkit else []))
-        steps = compile_steps(job, name, layout, compiler.path, include)
+        steps = compile_steps(job, name, layout, compiler.path, self._machine.python_include)
         if not steps:
             raise BuildError(f"{job.document} names no source for {job.label}")
         count = self._counter(str(job.label), len(steps) + 1)
@@ -233,7 +234,7 @@ def _toolchain(compiler: Compiler, job: NativeJob) -> str:
 def _require_inert(job: NativeJob, layout: Layout) -> None:
     if job.toolkit is None:
         return
-    for path in (layout.folder, layout.objects, job.torch.root, job.toolkit.root):
+    for path in (layout.folder, layout.objects, job.sdk.root, job.toolkit.root):
         if not is_inert_path(path):
             raise ToolchainError(
                 f"{job.label}: nvcc would hand the name of {path} to a shell, which does not take it for a name",

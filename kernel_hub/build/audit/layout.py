@@ -52,7 +52,7 @@ def check_build(folder: Path, label_text: str, known: Knowledge) -> tuple[Findin
         *_check_label(label, label_text, metadata),
         *_check_files(folder, paths, metadata),
         *_check_natives(folder, paths, label, metadata, known),
-        *_check_sources(folder, paths, metadata),
+        *_check_sources(folder, paths, label, metadata),
     ]
     return tuple(sorted(findings))
 
@@ -144,9 +144,11 @@ def native_name(label: ArchLabel, module: str) -> str:
     return module + {"linux": ".so", "darwin": ".dylib"}.get(label.os, ".dll")
 
 
-def _check_sources(folder: Path, paths: list[str], metadata: Metadata) -> Iterator[Finding]:
+def _check_sources(folder: Path, paths: list[str], label: Label, metadata: Metadata) -> Iterator[Finding]:
     named = (python_dependency(name, metadata.backend) for name in metadata.python_depends)
     modules = {item.module for item in named if item is not None and item.module is not None}
+    if isinstance(label, ArchLabel) and isinstance(label.framework, TvmFfi):
+        modules.add("tvm_ffi")
     package = Package(metadata.python_name, frozenset(modules))
     for path in paths:
         if path.endswith(".py") and covers(path):

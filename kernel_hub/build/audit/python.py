@@ -19,7 +19,7 @@ _FLOOR = (3, 9)
 _REGISTRARS = frozenset(
     {"custom_op", "triton_op", "register_kernel", "register_fake", "register_vmap", "register_torch_dispatch"}
 )
-_PREFIX_HELPER = "add_op_namespace_prefix"
+_PREFIX_HELPERS = frozenset({"add_op_namespace_prefix", "torch_add_op_namespace_prefix"})
 _FORGIVING = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 
 
@@ -113,10 +113,10 @@ def _operators(tree: ast.Module, path: str) -> Iterator[Finding]:
             if not isinstance(decorator, ast.Call) or _last_name(decorator.func) not in _REGISTRARS:
                 continue
             first = decorator.args[0] if decorator.args else None
-            if not (isinstance(first, ast.Call) and _last_name(first.func) == _PREFIX_HELPER):
+            if not (isinstance(first, ast.Call) and _last_name(first.func) in _PREFIX_HELPERS):
                 yield Finding(
                     Rule.OPERATOR_NAME, path, node.name, "is registered under a name that every build of the kernel has",
-                    f"name it through {_PREFIX_HELPER}(...) of ._ops", decorator.lineno,
+                    "name it through add_op_namespace_prefix(...) of ._ops", decorator.lineno,
                 )  # fmt: skip
 
 

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from packaging.version import Version
+
 from kernel_hub.build.audit.finding import Finding, Rule
 from kernel_hub.build.machine import Machine
 from kernel_hub.model.backend import BackendKind
-from kernel_hub.model.framework import Torch, TorchStableAbi
+from kernel_hub.model.framework import Torch, TorchStableAbi, TvmFfi
 from kernel_hub.model.variant import ArchLabel, Label
 
 _TIMEOUT_S = 300
@@ -28,7 +30,8 @@ import importlib.util, os, sys
 folder, name, lazily = sys.argv[1:]
 if lazily == "lazily":
     sys.setdlopenflags(os.RTLD_LAZY)
-import torch
+if importlib.util.find_spec("torch"):
+    import torch
 spec = importlib.util.spec_from_file_location(name, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder])
 module = importlib.util.module_from_spec(spec)
 sys.modules[name] = module
@@ -103,20 +106,26 @@ def _finding(problem: str) -> Finding:
 
 
 def _unfit(label: Label, machine: Machine) -> str:
+    if isinstance(label, ArchLabel):
+        if (label.cpu, label.os) != (machine.cpu, machine.os):
+            return f"this machine is {machine.cpu} {machine.os}"
+        if isinstance(label.framework, TvmFfi):
+            here = machine.tvm_ffi.version if machine.tvm_ffi else None
+            return "" if here == label.framework.version else _other("tvm-ffi", here, label)
     if machine.torch is None:
         return "torch is not installed here"
-    if not isinstance(label, ArchLabel):
-        return ""
-    if (label.cpu, label.os) != (machine.cpu, machine.os):
-        return f"this machine is {machine.cpu} {machine.os}"
-    match label.framework:
-        case Torch(version=version):
-            fits = version == machine.torch.version
-        case TorchStableAbi(version=version):
-            fits = version <= machine.torch.version
+    torch = machine.torch.version
+    match label:
+        case ArchLabel(framework=Torch(version=version)) if version != torch:
+            return _other("torch", torch, label)
+        case ArchLabel(framework=TorchStableAbi(version=version)) if version > torch:
+            return _other("torch", torch, label)
         case _:
             return ""
-    return "" if fits else f"torch {machine.torch.version} is here, the build needs {label.framework}"
+
+
+def _other(name: str, here: Version | None, label: ArchLabel) -> str:
+    return f"{name} {here} is here, the build needs {label.framework}" if here else f"{name} is not installed here"
 
 
 def _environment(libraries: tuple[Path, ...]) -> Mapping[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from kernel_hub.build.machine import Compiler, CudaToolkit, Machine, TorchSdk
+from kernel_hub.build.machine import Compiler, CudaToolkit, Machine, TorchSdk, TvmFfiSdk
 from kernel_hub.build.reader import parse_recipe
 from kernel_hub.build.recipe import Recipe
 
@@ -25,6 +25,7 @@ def machine(torch: str = "2.13", *, cuda: tuple[str, ...] = ()) -> Machine:
         os="linux",
         compiler=Compiler(Path("/usr/bin/g++"), "g++ 12"),
         torch=TorchSdk(Version(torch), Path("/site/torch")),
+        tvm_ffi=TvmFfiSdk(Version("0.1"), Path("/site/tvm_ffi")),
         python_include=Path("/usr/include/python3.11"),
         cuda=tuple(toolkit(version) for version in cuda),
     )

@@ -126,3 +126,14 @@ def test_the_stable_abi_is_linked_without_the_classic_core() -> None:
 def test_the_target_version_has_major_and_minor_in_its_highest_bytes(abi: str, text: str) -> None:
     assert target_version(Version(abi)) == text
     assert int(text, 16) == Version(abi).major << 56 | Version(abi).minor << 48
+
+
+def test_a_tvm_ffi_build_has_its_own_defines_and_library() -> None:
+    found = job('[tvm-ffi]\nsrc = ["tvm-ffi-ext/b.cpp"]\n' + CPU)
+    argv = compile_steps(found, "_m", LAYOUT, Path("/usr/bin/g++"), None)[0].argv
+    assert {"-DTVM_FFI_EXTENSION_NAME=_m", "-DCPU_KERNEL", "-std=c++17"} <= set(argv)
+    assert not any("Py_LIMITED_API" in flag or "TORCH" in flag for flag in argv)
+    assert "/site/tvm_ffi/include" in argv
+    linked = link_step(found, LAYOUT, [], Path("/usr/bin/g++"), FLOOR).argv
+    assert "-ltvm_ffi" in linked
+    assert not any("torch" in part for part in linked)

@@ -107,3 +107,19 @@ def test_the_order_of_recipes_does_not_change_the_order_of_jobs() -> None:
     one = plan({"build.toml": first, "build.n.toml": second}, machine())
     other = plan({"build.n.toml": second, "build.toml": first}, machine())
     assert one.jobs == other.jobs
+
+
+def test_tvm_ffi_gives_the_release_here_and_needs_no_torch() -> None:
+    found = recipe('[tvm-ffi]\nsrc = ["b.cpp"]\n' + CPU)
+    matrix = plan(alone(found), replace(machine(), torch=None, python_include=None))
+    assert labels(matrix) == ["tvm-ffi01-cpu-x86_64-linux"]
+    missing = plan(alone(found), replace(machine(), tvm_ffi=None, absent={"tvm-ffi": "tvm-ffi is not installed"}))
+    assert reasons(missing) == ["cpu of build.toml: tvm-ffi is not installed"]
+
+
+def test_headers_that_nobody_provides_are_the_reason() -> None:
+    text = '[torch]\nstable-abi = "2.11"\n[kernel.k]\nbackend = "cuda"\ndepends = ["torch", "cutlass_4_0"]\nsrc = ["k.cu"]\n'
+    matrix = plan(alone(recipe(text, backends='["cuda"]')), machine(cuda=("13.0",)))
+    assert reasons(matrix) == [
+        "cuda of build.toml: component k needs cutlass_4_0, whose headers this release does not provide"
+    ]
