@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from kernel_hub.errors import (
     BlobMismatchError,
     ConflictError,
+    DigestMismatchError,
     IncompleteArtifactError,
     InvalidDocumentError,
     RepositoryNotFoundError,
@@ -21,6 +23,7 @@ from kernel_hub.locking.mirror import FolderMirror, Mirror, Mirrored, bring, cop
 from kernel_hub.locking.sync import Syncer
 from kernel_hub.locking.unpack import read_archive
 from kernel_hub.model.commit import StoredFile
+from kernel_hub.model.digest import Digest
 from kernel_hub.model.host import Host
 from kernel_hub.model.lock import Lock
 from kernel_hub.model.lock_text import format_lock
@@ -110,6 +113,19 @@ def test_the_same_lock_loads_from_the_mirror(settings: Settings, lock: Lock, tmp
     assert lock_of(bound_settings(tmp_path / "again", tmp_path / "mirror"), "acme/axpy@v1").lock.kernels == tuple(
         lock.kernels
     )
+
+
+def test_a_stamp_of_an_earlier_load_does_not_stand_in_for_the_lock(
+    settings: Settings, lock: Lock, tmp_path: Path
+) -> None:
+    request = Request(Requirement.parse("acme/core"), lock_file=written(lock, tmp_path))
+    Loader(settings, HOST).load(request)
+    core = lock.kernels[1]
+    other = replace(core, builds=tuple(replace(build, digest=Digest.of(b"other")) for build in core.builds))
+    written(replace(lock, kernels=(lock.kernels[0], other)), tmp_path)
+    with pytest.raises(DigestMismatchError, match=str(Digest.of(b"other"))) as caught:
+        Loader(settings, HOST).load(request)
+    assert "kernel-hub.lock" in caught.value.message
 
 
 def test_a_machine_that_does_not_bind_the_namespace_is_told_to(
