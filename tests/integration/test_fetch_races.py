@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from kernel_hub.cache import Cache
+from kernel_hub.model.commit import StoredBlob
 from kernel_hub.model.requirement import RepoId
+from tests.support import faults as fault
 from tests.support.child import PROJECT
 from tests.support.fake_kernels import fake_build, publish_fake_kernel
 from tests.support.faults import Faults
@@ -278,3 +280,23 @@ def test_a_changed_byte_is_repaired_online_once_and_refused_offline(
     assert load(environ).values == [[3]]
     assert len(faults.paths("/resolve/")) == 1
     assert place.read_bytes() == right
+
+
+def test_a_large_file_is_taken_up_where_a_killed_process_left_it(
+    hub: HubServer, faults: Faults, tmp_path: Path
+) -> None:
+    environ = hub.child_environment(tmp_path / "home")
+    faults.add(fault.stall(2 << 20), "weights.bin", times=1)
+    child = start_loading(environ, [{"version": 1}])
+    blobs = Cache(tmp_path / "home" / "hf" / "hub").blobs(REPO)
+    growing = f"{StoredBlob.of(FILES['weights.bin']).digest}.*.incomplete"
+    # The server holds the rest back for ever, so the file stands still once it has come so far.
+    while not [path for path in blobs.glob(growing) if path.stat().st_size >= 1 << 20]:
+        assert child.poll() is None
+    child.kill()
+    child.communicate()
+    assert load(environ).values == [[3]]
+    *_, (_, _, headers) = [asked for asked in faults.asked if "weights.bin" in asked[1]]
+    assert int(headers["range"].removeprefix("bytes=").removesuffix("-")) >= 1 << 20
+    check(tmp_path / "home" / "hf", hub)
+    assert not list(blobs.glob("*.incomplete"))
