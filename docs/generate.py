@@ -1,6 +1,6 @@
 """Write the reference pages that are generated from the code. `--check` only compares.
 
-    python docs/generate.py [--check]
+python docs/generate.py [--check]
 """
 
 from __future__ import annotations

@@ -38,10 +38,15 @@ def defences() -> list[Defence]:
     Raises:
         ValueError: If a file does not name its attack, or names something that the package does not have.
     """
-    return [_defence(path) for path in sorted(TESTS.glob("test_*.py"))]
+    return [defence_of(path) for path in sorted(TESTS.glob("test_*.py"))]
 
 
-def _defence(path: Path) -> Defence:
+def defence_of(path: Path) -> Defence:
+    """What one test file says of its attack.
+
+    Raises:
+        ValueError: As `defences`.
+    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     sentence = " ".join((ast.get_docstring(tree) or "").partition("\n\n")[0].split())
     attack = next((sentence.removeprefix(prefix) for prefix in _PREFIXES if sentence.startswith(prefix)), None)

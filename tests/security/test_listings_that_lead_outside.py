@@ -18,6 +18,7 @@ from tests.support.fake_kernels import publish_fake_kernel
 from tests.support.faults import Faults
 from tests.support.hub import HubServer
 
+ENFORCED_BY = "kernel_hub.model.repo_path.check_file_path"
 CPU = Host.from_json({"cpu": "x86_64", "os": "linux", "torch": "2.13.0", "backend": "cpu", "devices": []})
 
 

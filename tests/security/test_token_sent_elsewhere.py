@@ -19,6 +19,7 @@ from tests.support.fake_kernels import fake_build, publish_fake_kernel
 from tests.support.faults import Faults
 from tests.support.hub import HubServer
 
+ENFORCED_BY = "kernel_hub.sources.hub_http.HubClient"
 CPU = Host.from_json({"cpu": "x86_64", "os": "linux", "torch": "2.13.0", "backend": "cpu", "devices": []})
 TOKEN = "hf_secret0123456789"
 BUILD = {"torch-cpu": fake_build("torch-cpu", files={"weights.bin": os.urandom(100_000)})}
