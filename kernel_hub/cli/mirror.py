@@ -137,7 +137,7 @@ UNBUNDLE = Command(
     "unbundle",
     "unpack such a file into a registry folder",
     "Reads an archive as if an enemy had made it, holds every build in it to the lock, and puts them into a registry "
-    "folder. Exits with 6 if anything in it is not what the lock says.",
+    "folder. Exits with 6 if a build in it is not what the lock holds, and with 5 if bytes are not what they are named by.",
     (
         argument("archive", metavar="FILE", text="the archive"),
         argument("--to", metavar="FOLDER", required=True, text="the registry folder; made if absent"),
