@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,10 @@ from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.requirement import RepoId
 
 VARIABLES = ("LOCAL_KERNELS", "KERNEL_HUB_OVERRIDES")
+_FARTHEST_SLIP = 2
+_FORMS = (
+    'write org/name=/path/to/folder, several with \':\' between them, or a JSON object: {"org/name": "/path/to/folder"}'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,17 @@ def read_overrides(environment: Mapping[str, str], here: Path) -> tuple[Override
     return tuple(found[repo] for repo in sorted(found))
 
 
+def near_misses(overrides: Iterable[Override], repo: RepoId) -> tuple[Override, ...]:
+    """The overrides that do not apply to a kernel, and whose name is probably a misspelling of its name."""
+    return tuple(
+        override
+        for override in overrides
+        if override.repo.namespace == repo.namespace
+        and override.repo != repo
+        and _is_slip(repo.name, override.repo.name)
+    )
+
+
 def _override_entries(name: str, text: str) -> list[tuple[RepoId, str]]:
     if not text:
         return []
@@ -59,10 +74,10 @@ def _override_entries(name: str, text: str) -> list[tuple[RepoId, str]]:
         try:
             value = json.loads(text)
         except json.JSONDecodeError as error:
-            raise InvalidDocumentError(name, f"is not JSON: {error.msg}") from error
+            raise InvalidDocumentError(name, f"is not JSON: {error.msg}", hint=_FORMS) from None
         if not isinstance(value, dict) or not all(isinstance(path, str) and path for path in value.values()):
-            raise InvalidDocumentError(name, "is not an object of repository names and folders")
-        return [(RepoId.parse(repo), path) for repo, path in value.items()]
+            raise InvalidDocumentError(name, "is not an object of repository names and folders", hint=_FORMS)
+        return [(_repo(name, repo), path) for repo, path in value.items()]
     return [_override_entry(name, entry) for entry in _split_entries(text)]
 
 
@@ -100,7 +115,29 @@ def _starts_entry(piece: str) -> bool:
 def _override_entry(name: str, entry: str) -> tuple[RepoId, str]:
     repo, found, path = entry.partition("=")
     if not found or not path.strip():
-        raise InvalidDocumentError(
-            name, f"{entry!r} is not of the form 'org/name=folder'", hint="or give a JSON object of names and folders"
-        )
-    return RepoId.parse(repo.strip()), path.strip()
+        raise InvalidDocumentError(name, f"{entry!r} is not of the form 'org/name=folder'", hint=_FORMS)
+    return _repo(name, repo.strip()), path.strip()
+
+
+def _repo(name: str, text: str) -> RepoId:
+    try:
+        return RepoId.parse(text)
+    except InvalidDocumentError as error:
+        raise InvalidDocumentError(name, f"{text!r} is no kernel's name: {error.problem}", hint=_FORMS) from None
+
+
+def _is_slip(asked: str, written: str) -> bool:
+    """Whether one name is probably a misspelling of the other: few letters differ, and more are the same."""
+    distance = _edit_distance(asked, written)
+    return distance <= _FARTHEST_SLIP and 2 * distance < max(len(asked), len(written))
+
+
+def _edit_distance(one: str, other: str) -> int:
+    """How many letters must be put in, taken out or changed to make one text of the other."""
+    above = list(range(len(other) + 1))
+    for row, letter in enumerate(one, start=1):
+        current = [row]
+        for column, against in enumerate(other, start=1):
+            current.append(min(above[column] + 1, current[-1] + 1, above[column - 1] + (letter != against)))
+        above = current
+    return above[-1]

@@ -8,52 +8,28 @@ beside the user's file) and the project's (`kernel-hub-trust.toml` beside its `p
 
 from __future__ import annotations
 
-import json
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
+from kernel_hub.configuration import read_file
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.overrides import Override, read_overrides
+from kernel_hub.registries import Registry, read_registries, registry_of
 from kernel_hub.trust import TrustRules, merged, parse_trust_file
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
 DEFAULT_FRESHNESS_S = 600.0
 LOCK_VARIABLE = "KERNEL_HUB_LOCK"
+CONFIG_VARIABLE = "KERNEL_HUB_CONFIG"
 Mode: TypeAlias = Literal["online", "cached-first", "offline"]
 PROJECT_TRUST_FILE = "kernel-hub-trust.toml"
-_MAX_CONFIG_BYTES = 1 << 20
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"", "0", "false", "no", "off"})
-
-
-@dataclass(frozen=True, slots=True)
-class Registry:
-    """Where a namespace's kernels live.
-
-    Attributes:
-        namespace: The part of a repository's name before '/'.
-        url: `http(s)://...` of a server, or `file://...` of a registry folder.
-        defined_in: The variable or file that says so.
-        token_env: The variable that holds a token for it. The Hub's own token is never sent to another registry.
-    """
-
-    namespace: str
-    url: str
-    defined_in: str
-    token_env: str | None = None
-
-    @property
-    def folder(self) -> Path | None:
-        """The registry's folder if it is one on this disk."""
-        parts = urlsplit(self.url)
-        return Path(url2pathname(parts.path)) if parts.scheme == "file" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +73,12 @@ class Settings:
     environ: Mapping[str, str] = field(default_factory=dict)
 
     def registry_of(self, namespace: str) -> Registry | None:
-        """The registry that a namespace is bound to, or None if it is looked up on the Hub."""
-        return self.registries.get(namespace)
+        """The registry that a namespace is bound to, or None if it is looked up on the Hub.
+
+        Raises:
+            InvalidDocumentError: If only another spelling of the namespace is bound.
+        """
+        return registry_of(self.registries, namespace)
 
     def override_of(self, repo: RepoId) -> Override | None:
         """The folder that stands in for a kernel, or None."""
@@ -127,7 +107,9 @@ def load_settings(environ: Mapping[str, str] | None = None, folder: Path | None 
         telemetry=not (_flag(environment, "HF_HUB_DISABLE_TELEMETRY") or _flag(environment, "DO_NOT_TRACK")),
         token=environment.get("HF_TOKEN") or environment.get("HUGGING_FACE_HUB_TOKEN") or None,
         freshness_s=_seconds(environment, "KERNEL_HUB_FRESHNESS", DEFAULT_FRESHNESS_S),
-        registries=_registries(environment, here),
+        registries=read_registries(
+            environment.get("KERNEL_HUB_REGISTRIES", ""), here, project_file(here), _config_file(environment)
+        ),
         overrides=read_overrides(environment, here),
         verify_always=environment.get("KERNEL_HUB_VERIFY", "").strip().lower() == "always",
         lock_file=(here / Path(lock).expanduser()).absolute() if (lock := environment.get(LOCK_VARIABLE)) else None,
@@ -185,70 +167,6 @@ def _seconds(environment: Mapping[str, str], name: str, default: float) -> float
     return value
 
 
-def _registries(environment: Mapping[str, str], here: Path) -> dict[str, Registry]:
-    found: dict[str, Registry] = {}
-    for table, defined_in, folder in reversed(list(_registry_tables(environment, here))):
-        for namespace, url in table.items():
-            found[namespace] = _registry(namespace, url, defined_in, folder)
-    return found
-
-
-def _registry_tables(environment: Mapping[str, str], here: Path) -> list[tuple[Mapping[str, Any], str, Path]]:
-    tables: list[tuple[Mapping[str, Any], str, Path]] = []
-    text = environment.get("KERNEL_HUB_REGISTRIES", "").strip()
-    if text:
-        tables.append((_registries_of_text(text), "KERNEL_HUB_REGISTRIES", here))
-    project = project_file(here)
-    if project is not None:
-        table = _table(_load_toml(project), project, "tool", "kernel-hub")
-        tables.append((_table(table, project, "registries"), f"{project} [tool.kernel-hub.registries]", project.parent))
-    user = _own_file(environment, "KERNEL_HUB_CONFIG", "config.toml")
-    if user.is_file():
-        tables.append((_table(_load_toml(user), user, "registries"), f"{user} [registries]", user.parent))
-    return tables
-
-
-def _registries_of_text(text: str) -> Mapping[str, Any]:
-    if text.startswith("{"):
-        try:
-            value = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise InvalidDocumentError("KERNEL_HUB_REGISTRIES", f"is not JSON: {error.msg}") from error
-        return value if isinstance(value, dict) else {}
-    pairs = {}
-    for entry in text.split():
-        namespace, found, url = entry.partition("=")
-        if not found:
-            raise InvalidDocumentError("KERNEL_HUB_REGISTRIES", f"{entry!r} is not of the form namespace=url")
-        pairs[namespace] = url
-    return pairs
-
-
-def _registry(namespace: str, entry: object, defined_in: str, folder: Path) -> Registry:
-    """One binding: a URL or folder, or a table with `url` and optionally `token-env`."""
-    RepoId.parse(f"{namespace}/name")
-    table = entry if isinstance(entry, dict) else {"url": entry}
-    url, token_env = table.get("url"), table.get("token-env")
-    if not isinstance(url, str) or not url or not set(table) <= {"url", "token-env"}:
-        problem = "is neither a URL or folder nor a table of 'url' and 'token-env'"
-        raise InvalidDocumentError(defined_in, problem, location=namespace)
-    if token_env is not None and not isinstance(token_env, str):
-        raise InvalidDocumentError(defined_in, "is not the name of a variable", location=f"{namespace}.token-env")
-    parts = urlsplit(url)
-    if parts.username or parts.password:
-        raise InvalidDocumentError(
-            defined_in,
-            "a registry's URL may not hold credentials",
-            location=namespace,
-            hint="write { url = ..., token-env = 'NAME' } and put the token into that variable",
-        )
-    if parts.scheme in ("http", "https", "file"):
-        return Registry(namespace, url.rstrip("/"), defined_in, token_env)
-    if "://" in url:
-        raise InvalidDocumentError(defined_in, f"{url!r} is neither http(s):// nor file://", location=namespace)
-    return Registry(namespace, (folder / Path(url).expanduser()).resolve().as_uri(), defined_in, token_env)
-
-
 def project_file(here: Path) -> Path | None:
     """The nearest `pyproject.toml`, upwards from a folder."""
     for folder in (here, *here.parents):
@@ -256,6 +174,15 @@ def project_file(here: Path) -> Path | None:
         if candidate.is_file():
             return candidate
     return None
+
+
+def _config_file(environment: Mapping[str, str]) -> Path:
+    path = _own_file(environment, CONFIG_VARIABLE, "config.toml")
+    if environment.get(CONFIG_VARIABLE) and not path.exists():
+        raise InvalidDocumentError(
+            CONFIG_VARIABLE, f"names {path}, which does not exist", hint="correct the path, or unset the variable"
+        )
+    return path
 
 
 def _own_file(environment: Mapping[str, str], variable: str, name: str) -> Path:
@@ -270,31 +197,4 @@ def _trust_rules(environment: Mapping[str, str], here: Path) -> TrustRules:
     project = project_file(here)
     paths = [_own_file(environment, "KERNEL_HUB_TRUST", "trust.toml")]
     paths += [project.with_name(PROJECT_TRUST_FILE)] if project else []
-    return merged([parse_trust_file(_read(path), name=str(path)) for path in paths if path.is_file()])
-
-
-def _load_toml(path: Path) -> Mapping[str, Any]:
-    try:
-        return tomllib.loads(_read(path).decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidDocumentError(str(path), f"is not TOML: {error}") from error
-
-
-def _read(path: Path) -> bytes:
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(_MAX_CONFIG_BYTES + 1)
-    except OSError as error:
-        raise InvalidDocumentError(str(path), f"cannot be read: {error.strerror}") from error
-    if len(content) > _MAX_CONFIG_BYTES:
-        raise InvalidDocumentError(str(path), f"is longer than {_MAX_CONFIG_BYTES} bytes")
-    return content
-
-
-def _table(document: Mapping[str, Any], path: Path, *keys: str) -> Mapping[str, Any]:
-    table: Any = document
-    for key in keys:
-        table = table.get(key, {})
-        if not isinstance(table, dict):
-            raise InvalidDocumentError(str(path), "is not a table", location=".".join(keys))
-    return table  # type: ignore[no-any-return]
+    return merged([parse_trust_file(read_file(path), name=str(path)) for path in paths if path.is_file()])

@@ -20,7 +20,8 @@ from kernel_hub.sources.wrappers import CachedSource
 
 if TYPE_CHECKING:
     from kernel_hub.model.source import Source
-    from kernel_hub.settings import Registry, Settings
+    from kernel_hub.registries import Registry
+    from kernel_hub.settings import Settings
     from kernel_hub.sources.hub_source import HubSource
 
 

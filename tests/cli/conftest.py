@@ -56,6 +56,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HF_HOME", str(folder / "hf"))
     monkeypatch.setenv("HF_HUB_CACHE", str(folder / "hf" / "hub"))
     monkeypatch.setenv("KERNEL_HUB_HOME", str(folder / "kernel_hub"))
+    (folder / "config.toml").touch()
     monkeypatch.setenv("KERNEL_HUB_CONFIG", str(folder / "config.toml"))
     monkeypatch.setenv("KERNEL_HUB_TRUST", str(folder / "trust.toml"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

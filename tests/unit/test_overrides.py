@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kernel_hub.overrides import read_overrides
+from kernel_hub.errors import InvalidDocumentError
+from kernel_hub.model.requirement import RepoId
+from kernel_hub.overrides import near_misses, read_overrides
 
 
 def paths(here: Path, **environ: str) -> dict[str, str]:
@@ -55,3 +57,33 @@ def test_ours_wins_over_the_ecosystems_variable_and_says_so(tmp_path: Path) -> N
 
 def test_nothing_set_is_no_override(tmp_path: Path) -> None:
     assert read_overrides({"LOCAL_KERNELS": " "}, tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["acme", "acme/axpy", "acme/axpy=", "axpy=/x", "{", '{"axpy": "/x"}', '{"acme/axpy": 1}']
+)
+def test_an_entry_that_cannot_be_read_names_the_variable_and_shows_how(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InvalidDocumentError) as caught:
+        read_overrides({"LOCAL_KERNELS": text}, tmp_path)
+    assert caught.value.document == "LOCAL_KERNELS"
+    assert "org/name=/path" in caught.value.hint()
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_near"),
+    [
+        ("acme/flash-attn", True),
+        ("acme/flash-atn", False),
+        ("acme/flash-atn2", True),
+        ("labs/flash-attn", False),
+        ("acme/flash-attention", False),
+    ],
+)
+def test_an_override_that_is_probably_misspelt_is_found(tmp_path: Path, asked: str, is_near: bool) -> None:
+    overrides = read_overrides({"KERNEL_HUB_OVERRIDES": "acme/flash-atn=/k"}, tmp_path)
+    assert bool(near_misses(overrides, RepoId.parse(asked))) == is_near
+
+
+def test_short_names_that_share_little_are_no_misspellings(tmp_path: Path) -> None:
+    overrides = read_overrides({"KERNEL_HUB_OVERRIDES": "acme/add=/k"}, tmp_path)
+    assert near_misses(overrides, RepoId.parse("acme/and2")) == ()

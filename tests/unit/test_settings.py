@@ -131,3 +131,85 @@ def test_a_fault_of_a_trust_file_names_file_and_key(read, tmp_path: Path) -> Non
     (tmp_path / "mine.toml").write_text('[[allow]]\npublishr = "mine"\n')
     with pytest.raises(InvalidDocumentError, match=r"mine\.toml: allow\[0\]\.publishr: unknown key"):
         read(KERNEL_HUB_TRUST=str(tmp_path / "mine.toml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "location", "hint"),
+    [
+        ('[tool.kernel-hub.registrys]\nacme = "http://127.0.0.1:1"\n', "tool.kernel-hub.registrys", "'registries'"),
+        ('[tool.kernel-hub.registry]\nacme = "http://127.0.0.1:1"\n', "tool.kernel-hub.registry", "'registries'"),
+        ("[tool.kernel-hub]\nzzz = 1\n", "tool.kernel-hub.zzz", "dependencies, registries"),
+        ('[tool.kernel_hub.registries]\nacme = "http://127.0.0.1:1"\n', "tool.kernel_hub", "[tool.kernel-hub]"),
+    ],
+)
+def test_a_key_of_the_project_that_nobody_reads_is_an_error(  # type: ignore[no-untyped-def]
+    read, tmp_path: Path, text: str, location: str, hint: str
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(InvalidDocumentError, match=r"pyproject\.toml") as caught:
+        read()
+    assert caught.value.location == location
+    assert hint in caught.value.hint()
+
+
+def test_what_other_readers_of_the_project_know_is_no_error(read, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    text = (
+        '[tool.kernel-hub.dependencies]\n"acme/a" = 1\n[tool.other]\nx = 1\n[tool.kernels.dependencies]\n"acme/b" = 1\n'
+    )
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert read().registries == {}
+
+
+def test_a_key_of_the_users_file_that_nobody_reads_is_an_error(read, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "mine.toml").write_text('[registry]\nacme = "http://127.0.0.1:1"\n')
+    with pytest.raises(InvalidDocumentError, match=r"mine\.toml: registry: unknown key") as caught:
+        read(KERNEL_HUB_CONFIG=str(tmp_path / "mine.toml"))
+    assert "'registries'" in caught.value.hint()
+
+
+def test_a_named_configuration_that_is_not_there_is_an_error_and_the_usual_one_need_not_be(
+    read, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
+    assert read().registries == {}
+    with pytest.raises(InvalidDocumentError, match=r"KERNEL_HUB_CONFIG: names .*absent\.toml, which does not exist"):
+        read(KERNEL_HUB_CONFIG=str(tmp_path / "absent.toml"))
+    assert read(KERNEL_HUB_CONFIG="/dev/null").registries == {}
+
+
+def test_a_namespace_in_another_case_than_the_bound_one_is_refused(read) -> None:  # type: ignore[no-untyped-def]
+    settings = read(KERNEL_HUB_REGISTRIES="Acme=http://127.0.0.1:1")
+    assert settings.registry_of("Acme") is not None
+    assert settings.registry_of("labs") is None
+    with pytest.raises(InvalidDocumentError, match="KERNEL_HUB_REGISTRIES: binds 'Acme'") as caught:
+        settings.registry_of("acme")
+    assert "'Acme'" in caught.value.hint()
+    both = read(KERNEL_HUB_REGISTRIES="Acme=http://127.0.0.1:1 acme=http://127.0.0.1:2")
+    found = both.registry_of("acme")
+    assert found is not None and found.url == "http://127.0.0.1:2"
+
+
+def test_the_json_form_of_the_variable_names_the_variable_of_a_token(read) -> None:  # type: ignore[no-untyped-def]
+    registry = read(
+        KERNEL_HUB_REGISTRIES='{"acme": {"url": "http://127.0.0.1:1/", "token-env": "ACME_TOKEN"}}'
+    ).registries["acme"]
+    assert (registry.url, registry.token_env) == ("http://127.0.0.1:1", "ACME_TOKEN")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "acme",
+        "acme=",
+        "=http://127.0.0.1:1",
+        "ac/me=http://127.0.0.1:1",
+        "{",
+        '{"acme": 1}',
+        "acme=http://127.0.0.1:1,labs=http://127.0.0.1:2",
+        "acme=http://127.0.0.1:1, labs=http://127.0.0.1:2",
+    ],
+)
+def test_a_binding_that_cannot_be_read_names_the_variable_and_shows_both_forms(read, text: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InvalidDocumentError) as caught:
+        read(KERNEL_HUB_REGISTRIES=text)
+    assert caught.value.document == "KERNEL_HUB_REGISTRIES"
+    assert "acme=https://" in caught.value.hint() and "token-env" in caught.value.hint()

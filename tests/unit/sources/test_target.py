@@ -24,7 +24,7 @@ def settings(tmp_path: Path) -> Settings:
         "HF_TOKEN": HUB_TOKEN,
         "ACME_TOKEN": ACME_TOKEN,
         "KERNEL_HUB_REGISTRIES": '{"acme": {"url": "http://127.0.0.1:2", "token-env": "ACME_TOKEN"}}',
-        "KERNEL_HUB_CONFIG": str(tmp_path / "config.toml"),
+        "XDG_CONFIG_HOME": str(tmp_path),
     }
     return load_settings(environ, tmp_path)
 
@@ -92,7 +92,7 @@ def test_what_is_neither_a_folder_nor_a_hub_is_refused(settings: Settings, targe
 
 
 def test_a_hub_is_not_asked_while_the_network_may_not_be_used(tmp_path: Path) -> None:
-    environ = {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "KERNEL_HUB_CONFIG": str(tmp_path / "none")}
+    environ = {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "XDG_CONFIG_HOME": str(tmp_path / "none")}
     offline = load_settings(environ, tmp_path)
     open_sink(offline, str(tmp_path / "registry"))
     with pytest.raises(OfflineError, match=r"127\.0\.0\.1"):
