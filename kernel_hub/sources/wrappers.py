@@ -131,11 +131,11 @@ class CachedSource:
         commit = refs.branches.get(revision) or refs.tags.get(revision)
         if commit is not None:
             return commit
-        if self._inner is None and not is_commit(revision):
-            raise RevisionNotFoundError(f"nothing is remembered of a revision {revision!r} of {repo}")
-        found = self._ask(lambda source: source.commit_of(repo, revision), f"{repo}@{revision}", can_serve=False)
-        assert found is not None
-        return found
+        if self._inner is not None:
+            return self._inner.commit_of(repo, revision)
+        if is_commit(revision):
+            raise self._offline(f"{repo}@{revision}")
+        raise RevisionNotFoundError(f"nothing is remembered of a revision {revision!r} of {repo}")
 
     def files(self, repo: RepoId, commit: str, prefix: str = "") -> tuple[FileEntry, ...]:
         """See `Source.files`."""
@@ -270,12 +270,8 @@ class CachedSource:
         return self._mode != "online" or self._is_current(known.asked_s, freshness_s)
 
     def _known_listing(self, repo: RepoId, commit: str, prefix: str) -> tuple[FileEntry, ...] | None:
-        whole = self._listings.get((repo, commit))
-        if whole is None:
-            whole = self._index.listing(self._key, repo, commit, "")
-            if whole is None:
-                return None
-        return self._remember(repo, commit, whole, prefix)
+        whole = self._listings.get((repo, commit)) or self._index.listing(self._key, repo, commit, "")
+        return None if whole is None else self._remember(repo, commit, whole, prefix)
 
     def _remember(self, repo: RepoId, commit: str, whole: tuple[FileEntry, ...], prefix: str) -> tuple[FileEntry, ...]:
         """Keep the listing of a commit for this process; the part of it below `prefix`."""
