@@ -4,8 +4,7 @@ Implements `kernel_hub.model.source.Source` over another source, the cache and t
 listings and files are never asked for twice. References are asked for when they are older than the freshness time. When the
 source fails and something is remembered, that serves, after a short wait and with one notice.
 
-What others put into the Hugging Face cache counts as remembered too: huggingface_hub's references, listings and files.
-Leaves out: fetching builds (see `kernel_hub.fetch`).
+What others put into the Hugging Face cache counts as remembered too. Leaves out: fetching builds (see `kernel_hub.fetch`).
 """
 
 from __future__ import annotations
