@@ -14,6 +14,7 @@ import os
 import platform
 import re
 import secrets
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -46,6 +47,9 @@ def is_intact(path: Path, entry: FileEntry) -> bool:
     """Whether a file holds exactly the bytes that the source announced."""
     hasher = hasher_of(entry.blob, entry.size_bytes)
     try:
+        # A pipe in the place of a file would be waited for.
+        if not stat.S_ISREG(path.stat().st_mode):
+            return False
         with path.open("rb") as file:
             while chunk := file.read(_COPY_BYTES):
                 hasher.update(chunk)

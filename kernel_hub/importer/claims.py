@@ -19,16 +19,17 @@ import sys
 import threading
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 from packaging.version import Version
 
-from kernel_hub.errors import AmbiguousKernelError, EmptyKernelError, KernelHubError, MissingDependencyError
+from kernel_hub.errors import EmptyKernelError, KernelHubError, MissingDependencyError
 from kernel_hub.importer.dependencies import check_dependencies, is_importable, pip_line
 from kernel_hub.importer.faults import import_fault
 from kernel_hub.importer.finder import KernelFinder, KernelPackage
+from kernel_hub.importer.namespaces import Holder, Namespaces, native_files
 from kernel_hub.model.artifact import FromSource, Origin, VerifiedArtifact
 from kernel_hub.model.digest import Digest
 from kernel_hub.model.framework import TvmFfi
@@ -40,7 +41,6 @@ FORMAT_OF_KERNELS = Version("0.17.2")
 """The release of the `kernels` client whose repository format this package implements."""
 
 _LOG = logging.getLogger(__name__)
-_NATIVE_SUFFIXES = frozenset({".so", ".pyd", ".dll", ".dylib"})
 _NAME_DIGITS = 12
 
 
@@ -61,8 +61,8 @@ class _Claim:
         key: Which artifact.
         name: The module name.
         origin: Where the artifact came from.
+        holder: Its hold on its operator namespace.
         users: How many calls are importing it now.
-        begun: Whether any of its code ever ran, in this try or an earlier one.
         record: Set when the body begins.
         finished: Whether the body ran to its end.
     """
@@ -70,8 +70,8 @@ class _Claim:
     key: _Key
     name: str
     origin: Origin
+    holder: Holder
     users: int = 0
-    begun: bool = False
     record: LoadedKernel | None = None
     finished: bool = False
 
@@ -84,7 +84,7 @@ class Importer:
         # Held for bookkeeping only; while code is imported, Python's module locks order the threads.
         self._lock = threading.Lock()
         self._claims: dict[_Key, _Claim] = {}
-        self._namespaces: dict[str, _Claim] = {}
+        self._namespaces = Namespaces()
 
     def load(self, verified: VerifiedArtifact, *, notes: tuple[str, ...] = ()) -> LoadedKernel:
         """See `import_artifact`."""
@@ -114,9 +114,8 @@ class Importer:
         with self._lock:
             claim = self._claims.get(key)
             if claim is None:
-                claim = _Claim(key, self._free_name(key), verified.artifact.origin)
-                if _claims_namespace(verified, prefix):
-                    self._claim_namespace(claim)
+                holder = self._namespaces.take(key, verified)
+                claim = _Claim(key, self._free_name(key), verified.artifact.origin, holder)
                 self._claims[key] = claim
                 self._finder.register(
                     KernelPackage(
@@ -134,25 +133,13 @@ class Importer:
             claim.users += 1
             return claim
 
-    def _claim_namespace(self, claim: _Claim) -> None:
-        holder = self._namespaces.get(claim.key.id, claim)
-        if holder.key != claim.key:
-            state = "is loaded" if holder.finished else "began to load"
-            raise AmbiguousKernelError(
-                f"two different kernels claim the operator namespace torch.ops.{claim.key.id}: the one from "
-                f"{holder.origin} {state} in this process, and the one from {claim.origin} would be mixed with it",
-                hint="load them in separate processes, or build one of them again, which gives it an id of its own",
-            )
-        claim.begun = holder.begun
-        self._namespaces[claim.key.id] = claim
-
     def _free_name(self, key: _Key) -> str:
         # More digits if need be: who makes two trees with the same first ones must not get one under the other's name.
         names = (f"{key.python_name}_{key.tree_digest.hex[:digits]}" for digits in range(_NAME_DIGITS, 65))
         return next(name for name in names if name not in sys.modules and not self._finder.serves(name))
 
     def _begin(self, claim: _Claim, verified: VerifiedArtifact, notes: tuple[str, ...], module: ModuleType) -> None:
-        claim.begun = True
+        claim.holder.begun = True
         claim.record = _record(verified, module, notes)
         module.__dict__["__kernel_hub__"] = claim.record
 
@@ -160,7 +147,7 @@ class Importer:
         if module is not None and claim.record is not None and claim.record.module is not module:
             claim.record = replace(claim.record, module=module)
             module.__dict__["__kernel_hub__"] = claim.record
-        claim.finished = module is not None
+        claim.finished = claim.holder.finished = module is not None
 
     def _import(self, claim: _Claim, verified: VerifiedArtifact) -> None:
         try:
@@ -181,9 +168,7 @@ class Importer:
                 return
             self._claims.pop(claim.key, None)
             self._finder.unregister(claim.name)
-            # Operators that a failed body registered stay in torch, so its namespace stays taken once it began.
-            if not claim.begun and self._namespaces.get(claim.key.id) is claim:
-                del self._namespaces[claim.key.id]
+            self._namespaces.give_back(claim.holder)
 
 
 _PROCESS = Importer()
@@ -226,18 +211,10 @@ def _package_prefix(verified: VerifiedArtifact) -> str:
     )
 
 
-def _native_files(verified: VerifiedArtifact) -> list[str]:
-    return [path for path in verified.files if PurePosixPath(path).suffix in _NATIVE_SUFFIXES]
-
-
-def _claims_namespace(verified: VerifiedArtifact, prefix: str) -> bool:
-    return f"{prefix}_ops.py" in verified.files or bool(_native_files(verified))
-
-
 def _prepare_native(verified: VerifiedArtifact) -> None:
     """Load torch if the build's native libraries link to it, because they do not say where it lies."""
     label = read_label(verified.artifact.label)
-    if not _native_files(verified) or (isinstance(label, ArchLabel) and isinstance(label.framework, TvmFfi)):
+    if not native_files(verified) or (isinstance(label, ArchLabel) and isinstance(label.framework, TvmFfi)):
         return
     if not is_importable("torch"):
         raise MissingDependencyError(

@@ -46,7 +46,7 @@ _TITLES = {
     BackendKind.TPU: "TPU",
     BackendKind.XPU: "XPU",
 }
-_VERSIONED = re.compile(r"(cu|rocm|xpu|cann)([0-9]+)([0-9])")
+_VERSIONED = re.compile(r"(cu|rocm|xpu|cann)([0-9]{1,6})([0-9])")
 
 
 @dataclass(frozen=True, slots=True)

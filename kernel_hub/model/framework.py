@@ -65,9 +65,9 @@ class TvmFfi:
 
 Framework: TypeAlias = Torch | TorchStableAbi | TvmFfi
 
-_TORCH = re.compile(r"torch([0-9])([0-9]+)")
-_STABLE = re.compile(r"torch-stable-abi([0-9])([0-9]+)")
-_TVM = re.compile(r"tvm-ffi([0-9])([0-9]+)")
+_TORCH = re.compile(r"torch([0-9])([0-9]{1,6})")
+_STABLE = re.compile(r"torch-stable-abi([0-9])([0-9]{1,6})")
+_TVM = re.compile(r"tvm-ffi([0-9])([0-9]{1,6})")
 ABI_TAGS = {"cxx11": True, "cxx98": False}
 
 

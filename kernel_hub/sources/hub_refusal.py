@@ -25,7 +25,6 @@ from kernel_hub.errors import (
 _RATE_LIMIT = re.compile(r'"[^"]*"\s*;\s*r\s*=\s*0\s*;\s*t\s*=\s*(\d+)')
 _LONGEST_NAMED_WAIT_S = 365 * 86400.0
 _MAX_REASON_CHARS = 300
-_AUTHENTICATE = "set HF_TOKEN, or log in with `hf auth login`, as a user who may read it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,55 @@ class Subject:
     path: str = ""
 
 
-def refusal(status: int, headers: Mapping[str, str], content: bytes, *, url: str, subject: Subject) -> KernelHubError:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The server that a request goes to, as far as hints speak of it.
+
+    Attributes:
+        setting: What names the server: a variable, a file's table, or an option.
+        credentials: How it is given a token.
+        unbound_at: The Hub's URL, if kernels are looked up there because nothing binds their namespace; else empty.
+        is_own: Whether it is a server that the reader, or somebody near, has to keep running.
+    """
+
+    setting: str = "HF_ENDPOINT"
+    credentials: str = "set HF_TOKEN, or log in with `hf auth login`,"
+    unbound_at: str = ""
+    is_own: bool = False
+
+    def authenticate(self, *, writes: bool) -> str:
+        """What to do when it does not say yes to who asks."""
+        return f"{self.credentials} as a user who may {'write to' if writes else 'read'} it"
+
+    def reach(self, subject: Subject) -> str:
+        """What to do when it does not answer."""
+        if self.is_own:
+            return f"check that the server is running, and its address ({self.setting})"
+        return f"check the network, and the endpoint ({self.setting}){self.told_apart(subject)}"
+
+    def told_apart(self, subject: Subject) -> str:
+        """Why the request came here and not to a registry, to stand after a hint; empty if it could not be otherwise."""
+        if not self.unbound_at:
+            return ""
+        return (
+            f"; {subject.repo.partition('/')[0]!r} is looked up at {self.unbound_at} because no registry is bound to it "
+            "(KERNEL_HUB_REGISTRIES or [tool.kernel-hub.registries])"
+        )
+
+
+HUB = Place()
+
+
+def refusal(
+    status: int,
+    headers: Mapping[str, str],
+    content: bytes,
+    *,
+    url: str,
+    subject: Subject,
+    place: Place = HUB,
+    writes: bool = False,
+) -> KernelHubError:
     """The error that an unsuccessful answer stands for.
 
     Args:
@@ -52,27 +99,31 @@ def refusal(status: int, headers: Mapping[str, str], content: bytes, *, url: str
         content: The beginning of the body.
         url: What was asked.
         subject: What it was about.
+        place: The server.
+        writes: Whether it was to change something.
     """
+    authenticate = place.authenticate(writes=writes)
     code = headers.get("x-error-code", "")
     reason = _reason(headers, content)
     if code == "GatedRepo":
         return AccessDeniedError(
-            f"{subject.repo} is gated: {reason}", hint=f"ask for access on its page, then {_AUTHENTICATE}"
+            f"{subject.repo} is gated: {reason}", hint=f"ask for access on its page, then {authenticate}"
         )
     if code == "RepoNotFound":
-        return _no_repo(subject, url)
+        return _no_repo(subject, url, place, authenticate)
     if code == "RevisionNotFound":
         return _no_revision(subject, url)
     if code == "EntryNotFound":
         return _no_entry(subject, url) if subject.path else EntryNotFoundError(f"{subject.repo}: {reason} ({url})")
     if status in (401, 403):
-        return AccessDeniedError(f"{subject.repo}: {url} refuses access ({status}): {reason}", hint=_AUTHENTICATE)
+        access = f"{'writing' if writes else 'reading'} ({status})"
+        return AccessDeniedError(f"{subject.repo}: {url} refuses {access}: {reason}", hint=authenticate)
     if is_html(headers, content):
-        return not_the_hub(url, status)
+        return not_the_hub(url, status, place)
     if status == 404:
         if subject.path:
             return _no_entry(subject, url)
-        return _no_revision(subject, url) if subject.revision else _no_repo(subject, url)
+        return _no_revision(subject, url) if subject.revision else _no_repo(subject, url, place, authenticate)
     return unavailable(status, headers, url=url, reason=reason)
 
 
@@ -89,13 +140,13 @@ def unavailable(status: int, headers: Mapping[str, str], *, url: str, reason: st
     )
 
 
-def not_the_hub(url: str, status: int) -> SourceUnavailableError:
+def not_the_hub(url: str, status: int, place: Place = HUB) -> SourceUnavailableError:
     """The error for a page of HTML where JSON belongs."""
     return SourceUnavailableError(
         f"{url} answered with a web page (status {status}), not as a Hub does",
         url=url,
         status=status,
-        hint="check the endpoint (HF_ENDPOINT or the registry's URL), and whether a proxy or log-in page is in between",
+        hint=f"check the address ({place.setting}), and whether a proxy or log-in page is in between",
     )
 
 
@@ -111,7 +162,7 @@ def asked_wait_s(headers: Mapping[str, str]) -> float | None:
     if text:
         try:
             until = parsedate_to_datetime(text)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
         until = until if until.tzinfo else until.replace(tzinfo=UTC)
         return max(0.0, (until - datetime.now(UTC)).total_seconds())
@@ -138,10 +189,10 @@ def _reason(headers: Mapping[str, str], content: bytes) -> str:
     return " ".join(printable.split())[:_MAX_REASON_CHARS] or "no reason given"
 
 
-def _no_repo(subject: Subject, url: str) -> RepositoryNotFoundError:
+def _no_repo(subject: Subject, url: str, place: Place, authenticate: str) -> RepositoryNotFoundError:
     return RepositoryNotFoundError(
         f"{subject.repo} does not exist at {url}, or you may not see it",
-        hint=f"check the name; if it is private, {_AUTHENTICATE}",
+        hint=f"check the name; if it is private, {authenticate}{place.told_apart(subject)}",
     )
 
 

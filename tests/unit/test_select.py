@@ -223,6 +223,13 @@ def test_files_group_into_builds_and_stray_files_belong_to_none() -> None:
     assert [(variant.name, variant.size_bytes) for variant in found] == [("torch-cpu", 6), ("x", 3)]
 
 
+@pytest.mark.parametrize("text", ["torch2{}-cu126", "torch-stable-abi2{}-cpu", "tvm-ffi0{}-cpu", "torch213-cu{}"])
+def test_a_label_of_endless_digits_is_a_verdict_too(text: str) -> None:
+    name = text.format("9" * 5000) + "-x86_64-linux"
+    (verdict,) = select(variants_of_names([name]), host()).rejected
+    assert verdict.reason in (Reason.NOT_UNDERSTOOD, Reason.NEEDS_NEWER)
+
+
 def test_for_backend_takes_the_cpu_where_no_device_is_visible() -> None:
     no_gpu = host(devices=[])
     names = ["torch213-cxx11-cu130-x86_64-linux", "torch213-cxx11-cpu-x86_64-linux"]
