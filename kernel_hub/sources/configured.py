@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kernel_hub.model.source import Source
     from kernel_hub.registries import Registry
     from kernel_hub.settings import Settings
+    from kernel_hub.sources.hub_refusal import Place
     from kernel_hub.sources.hub_source import HubSource
 
 
@@ -113,10 +114,31 @@ def _inner(
             user_agent=user_agent,
             telemetry=settings.telemetry,
             host_facts=host_facts,
+            place=_place(settings, registry),
         )
 
     # A URL with credentials is refused at once, because even without a question it would stand in messages.
     return make() if "@" in urlsplit(url).netloc else LateHub(url, make)
+
+
+def _place(settings: Settings, registry: Registry | None) -> Place:
+    from kernel_hub.sources.hub_refusal import Place
+
+    if registry is None:
+        return Place(unbound_at=settings.endpoint)
+    return Place(setting=registry.defined_in, credentials=_credentials(settings, registry), is_own=True)
+
+
+def _credentials(settings: Settings, registry: Registry) -> str:
+    name = registry.token_env
+    if name is not None:
+        state = "holds the token that is sent" if settings.environ.get(name) else "is not set"
+        return f"put a token into {name} (named by token-env in {registry.defined_in}; it {state})"
+    return (
+        f"name the variable that holds a token, in {registry.defined_in}: "
+        f'{{ url = "{registry.url}", token-env = "NAME" }} (in JSON: {{"{registry.namespace}": {{"url": "{registry.url}", '
+        f'"token-env": "NAME"}}}}), and set it to that of someone,'
+    )
 
 
 def _token(settings: Settings, registry: Registry | None) -> str | None:

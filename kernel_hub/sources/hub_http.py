@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from kernel_hub.errors import InvalidDocumentError, KernelHubError, OfflineError, SourceUnavailableError
-from kernel_hub.sources.hub_refusal import RETRIED, Subject, refusal, unavailable
+from kernel_hub.sources.hub_refusal import HUB, RETRIED, Place, Subject, refusal, unavailable
 
 _LOG = logging.getLogger("kernel_hub")
 _MAX_REDIRECTS = 5
@@ -97,6 +97,7 @@ class HubClient:
         token: Sent to the endpoint's own origin only; None for none.
         limits: See `Limits`.
         clock, sleep: The time; replaced in tests.
+        place: The Hub, for hints.
     """
 
     endpoint: str
@@ -105,6 +106,7 @@ class HubClient:
     limits: Limits = Limits()
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    place: Place = HUB
 
     def hurried(self, patience_s: float) -> HubClient:
         """The same with one short try; what only the first request needs is loaded now, so that it does not count."""
@@ -151,7 +153,7 @@ class HubClient:
         """
         library, session = transport()
         asked = url
-        with translated(library, asked):
+        with translated(library, asked, self.place.reach(subject)):
             for _ in range(_MAX_REDIRECTS + 1):
                 sent = {**self.headers, **(headers or {})}
                 if self.token and origin(url) == origin(self.endpoint):
@@ -162,7 +164,7 @@ class HubClient:
                         url = _redirect(url, response.headers.get("location", ""), allow)
                         continue
                     if response.status_code >= 300:
-                        raise _refused(response, url, subject)
+                        raise _refused(response, url, subject, self.place)
                     yield response
                     return
         raise SourceUnavailableError(f"{asked} redirects more than {_MAX_REDIRECTS} times", url=asked)
@@ -211,7 +213,7 @@ class Course:
         left_s = self._limits.patience_s - (self._clock() - self._started_s)
         most = min(self._limits.tries, _MAX_REFUSED_TRIES if failed.refused else _MAX_TRIES)
         if self._tries >= most or wait_s > left_s:
-            raise error from failed.__cause__
+            raise error from None
         if wait_s >= _TOLD_FROM_S:
             _LOG.warning("%s; trying again in %.3g s", error.message, wait_s)
         self._sleep(wait_s)
@@ -228,27 +230,31 @@ def transport() -> tuple[ModuleType, Any]:
 
 
 @contextlib.contextmanager
-def translated(library: ModuleType, url: str) -> Iterator[None]:
-    """Turn the HTTP library's errors into ours."""
+def translated(library: ModuleType, url: str, hint: str) -> Iterator[None]:
+    """Turn the HTTP library's errors into ours, whole: below them are only the library's own frames.
+
+    Args:
+        library: See `transport`.
+        url: What is asked.
+        hint: What to do if it cannot be reached.
+    """
     from huggingface_hub.errors import OfflineModeIsEnabled
 
     try:
         yield
-    except OfflineModeIsEnabled as error:
-        raise OfflineError(f"{url} may not be asked: huggingface_hub is in offline mode (HF_HUB_OFFLINE)") from error
+    except OfflineModeIsEnabled:
+        raise OfflineError(f"{url} may not be asked: huggingface_hub is in offline mode (HF_HUB_OFFLINE)") from None
     except (library.InvalidURL, library.LocalProtocolError, library.UnsupportedProtocol) as error:
-        raise SourceUnavailableError(f"{url} cannot be asked: {error}", url=url) from error
-    except library.TimeoutException as error:
-        raise TryFailedError(SourceUnavailableError(f"{url} does not answer in time", url=url)) from error
+        raise SourceUnavailableError(f"{url} cannot be asked: {error}", url=url, hint=hint) from None
+    except library.TimeoutException:
+        raise TryFailedError(SourceUnavailableError(f"{url} does not answer in time", url=url, hint=hint)) from None
     except library.ConnectError as error:
         reason = str(error) or type(error).__name__
-        failure = SourceUnavailableError(
-            f"{url} cannot be reached: {reason}", url=url, hint="check the network, and the endpoint (HF_ENDPOINT)"
-        )
-        raise TryFailedError(failure, refused=True) from error
+        failure = SourceUnavailableError(f"{url} cannot be reached: {reason}", url=url, hint=hint)
+        raise TryFailedError(failure, refused=True) from None
     except library.RequestError as error:
         reason = str(error) or type(error).__name__
-        raise TryFailedError(SourceUnavailableError(f"{url}: the connection broke: {reason}", url=url)) from error
+        raise TryFailedError(SourceUnavailableError(f"{url}: the connection broke: {reason}", url=url)) from None
 
 
 def origin(url: str) -> tuple[str, str, int]:
@@ -280,7 +286,7 @@ def _redirect(url: str, location: str, allow: RedirectRule | None) -> str:
     return target
 
 
-def _refused(response: Any, url: str, subject: Subject) -> Exception:
+def _refused(response: Any, url: str, subject: Subject, place: Place) -> Exception:
     headers = lowered(response.headers)
     if response.status_code in RETRIED:
         return TryFailedError(unavailable(response.status_code, headers, url=url))
@@ -290,4 +296,4 @@ def _refused(response: Any, url: str, subject: Subject) -> Exception:
         length_bytes += len(chunk)
         if length_bytes >= _ERROR_BODY_BYTES:
             break
-    return refusal(response.status_code, headers, b"".join(parts), url=url, subject=subject)
+    return refusal(response.status_code, headers, b"".join(parts), url=url, subject=subject, place=place)

@@ -136,7 +136,7 @@ class HubMirror:
         if self._client.token and method != "PUT":
             # An upload's URL carries its own permission.
             sent["Authorization"] = f"Bearer {self._client.token}"
-        with translated(library, url):
+        with translated(library, url, self._client.place.reach(subject)):
             response = session.request(
                 method, url, headers=sent, content=content, timeout=self._client.limits.stall_s, follow_redirects=False
             )
@@ -144,7 +144,9 @@ class HubMirror:
         if response.status_code in RETRIED:
             raise TryFailedError(unavailable(response.status_code, lowered(response.headers), url=url))
         if response.status_code >= 300:
-            raise refusal(response.status_code, lowered(response.headers), answer, url=url, subject=subject)
+            headers = lowered(response.headers)
+            place = self._client.place
+            raise refusal(response.status_code, headers, answer, url=url, subject=subject, place=place, writes=True)
         return answer
 
 

@@ -31,7 +31,7 @@ from kernel_hub.model.requirement import RepoId
 from kernel_hub.model.source import Addition, FileEntry, LfsBlob, Refs
 from kernel_hub.sources.hub_headers import checked_token, implicit_token, user_agent_text
 from kernel_hub.sources.hub_http import Course, HubClient, Limits, TryFailedError, lowered, translated, transport
-from kernel_hub.sources.hub_refusal import RETRIED, Subject, refusal, unavailable
+from kernel_hub.sources.hub_refusal import HUB, RETRIED, Place, Subject, refusal, unavailable
 from kernel_hub.sources.hub_source import HubSource, checked_endpoint
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class HubSink:
         telemetry: Whether requests may name the versions of this machine.
         host_facts: Those versions.
         limits: How long one operation may be tried again.
+        place: The Hub, for hints.
         clock, sleep: The time; replaced in tests.
 
     Raises:
@@ -70,6 +71,7 @@ class HubSink:
         telemetry: bool = True,
         host_facts: Mapping[str, str] | None = None,
         limits: Limits | None = None,
+        place: Place = HUB,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -79,7 +81,7 @@ class HubSink:
         self._sleep = sleep
         self._token = checked_token(token) if token else implicit_token(self._name)
         self._headers = {"User-Agent": user_agent_text(user_agent, telemetry=telemetry, host_facts=host_facts or {})}
-        self._client = HubClient(self._name, self._headers, self._token, self._limits, clock, sleep)
+        self._client = HubClient(self._name, self._headers, self._token, self._limits, clock, sleep, place)
         self._source = HubSource(self._name, client=self._client)
 
     @property
@@ -199,11 +201,11 @@ class HubSink:
         from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
         library, _ = transport()
-        with translated(library, self._name):
+        with translated(library, self._name, self._client.place.reach(subject)):
             try:
                 yield
             except HfHubHTTPError as error:
-                raise _meaning(error, subject) from error
+                raise _meaning(error, subject, self._client.place) from None
             except OfflineModeIsEnabled:
                 raise
             except (ValueError, RuntimeError, ConnectionError) as error:
@@ -214,7 +216,7 @@ class HubSink:
                     hint="older huggingface_hub cannot publish kernels: pip install -U huggingface_hub"
                     if "repo type" in str(error)
                     else "",
-                ) from error
+                ) from None
 
     def _offers_xet(self, repo: RepoId, branch: str) -> bool:
         place = f"api/kernels/{repo}/xet-write-token/{quote(branch, safe='')}"
@@ -261,7 +263,7 @@ def _is(entry: FileEntry, content: bytes | Path) -> bool:
     return entry.blob.id == (blob.digest if isinstance(entry.blob, LfsBlob) else blob.git_id)
 
 
-def _meaning(error: Any, subject: Subject) -> KernelHubError | TryFailedError:
+def _meaning(error: Any, subject: Subject, place: Place) -> KernelHubError | TryFailedError:
     response = error.response
     headers = lowered(response.headers)
     url = str(response.url)
@@ -273,4 +275,4 @@ def _meaning(error: Any, subject: Subject) -> KernelHubError | TryFailedError:
         content = response.content
     except transport()[0].ResponseNotRead:
         content = b""
-    return refusal(response.status_code, headers, content, url=url, subject=subject)
+    return refusal(response.status_code, headers, content, url=url, subject=subject, place=place, writes=True)

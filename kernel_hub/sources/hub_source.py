@@ -26,7 +26,7 @@ from kernel_hub.model.source import FileEntry, PublisherStanding, Refs
 from kernel_hub.sources import hub_json
 from kernel_hub.sources.hub_headers import checked_token, implicit_token, user_agent_text
 from kernel_hub.sources.hub_http import Answer, HubClient, Limits, TryFailedError, origin
-from kernel_hub.sources.hub_refusal import Subject, is_html, not_the_hub
+from kernel_hub.sources.hub_refusal import HUB, Place, Subject, is_html, not_the_hub
 
 _NEXT = re.compile(r'<([^<>]+)>\s*;[^,<]*\brel="?next"?')
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-")
@@ -45,6 +45,7 @@ class HubSource:
         host_facts: Those versions.
         limits: How long requests may take.
         client: Makes the requests; replaced in tests.
+        place: The Hub, for hints.
 
     Raises:
         InvalidDocumentError: If the endpoint is no http(s) URL or holds credentials, or the token is no token.
@@ -60,11 +61,12 @@ class HubSource:
         host_facts: Mapping[str, str] | None = None,
         limits: Limits | None = None,
         client: HubClient | None = None,
+        place: Place = HUB,
     ) -> None:
         self._name = checked_endpoint(endpoint)
         headers = {"User-Agent": user_agent_text(user_agent, telemetry=telemetry, host_facts=host_facts or {})}
         self._client = client or HubClient(
-            self._name, headers, token=checked_token(token) if token else None, limits=limits or Limits()
+            self._name, headers, token=checked_token(token) if token else None, limits=limits or Limits(), place=place
         )
         self._finds_token = token is None and client is None
 
@@ -191,7 +193,7 @@ class HubSource:
 
         answer = self._ready().get(place, subject, limit_bytes=hub_json.MAX_DOCUMENT_BYTES, allow=allow)
         if is_html(answer.headers, answer.content):
-            raise not_the_hub(answer.url, 200)
+            raise not_the_hub(answer.url, 200, self._client.place)
         return answer
 
     def _ready(self) -> HubClient:

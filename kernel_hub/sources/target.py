@@ -13,6 +13,7 @@ from urllib.request import url2pathname
 
 from kernel_hub.errors import InvalidDocumentError, OfflineError
 from kernel_hub.sources.directory import DirectoryRegistry
+from kernel_hub.sources.hub_refusal import HUB, Place
 
 if TYPE_CHECKING:
     from kernel_hub.model.source import Sink
@@ -50,7 +51,18 @@ def open_sink(settings: Settings, target: str, *, token: str | None = None, crea
     from kernel_hub.sources.hub import HubSink
 
     endpoint = target.rstrip("/")
-    return HubSink(endpoint, token=token or _token(settings, endpoint), telemetry=settings.telemetry)
+    found = token or _token(settings, endpoint)
+    return HubSink(endpoint, token=found, telemetry=settings.telemetry, place=_place(settings, endpoint))
+
+
+def _place(settings: Settings, endpoint: str) -> Place:
+    if endpoint == settings.endpoint:
+        return HUB
+    # A registry's own token-env serves for publishing too, so either way to give a token is right.
+    credentials = (
+        'set a variable to a token and name it: --token-env NAME, or token-env = "NAME" where the registry is bound,'
+    )
+    return Place(setting=f"--to {endpoint}", credentials=credentials, is_own=True)
 
 
 def _token(settings: Settings, endpoint: str) -> str | None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from kernel_hub.errors import InvalidDocumentError, SourceUnavailableError
+from kernel_hub.errors import InvalidDocumentError, KernelHubError, RepositoryNotFoundError, SourceUnavailableError
 from kernel_hub.model.requirement import RepoId
-from kernel_hub.settings import load_settings
+from kernel_hub.server.exchange import Site
+from kernel_hub.settings import Settings, load_settings
 from kernel_hub.sources.configured import ask_directly, connect
 from tests.support.child import run_python
+from tests.support.hub import HubServer
 
 _CONNECT = """
 import sys
@@ -47,3 +51,41 @@ def test_an_endpoint_with_credentials_is_refused_before_any_question(tmp_path: P
     with pytest.raises(InvalidDocumentError, match="may not hold credentials") as caught:
         connect(settings, "acme", host_facts={})
     assert "secret" not in str(caught.value)
+
+
+def _refused(settings: Settings, namespace: str = "acme") -> tuple[KernelHubError, str]:
+    """The error of asking for a namespace's versions, and the traceback that a person would see."""
+    try:
+        connect(settings, namespace, host_facts={}).source.refs(RepoId(namespace, "axpy"))
+    except KernelHubError as error:
+        return error, traceback.format_exc()
+    raise AssertionError("it was answered")
+
+
+def test_a_registry_that_does_not_answer_is_spoken_of_by_its_own_setting(tmp_path: Path) -> None:
+    environ = {"HF_HOME": str(tmp_path), "KERNEL_HUB_REGISTRIES": "acme=http://127.0.0.1:9"}
+    error, shown = _refused(load_settings(environ, tmp_path))
+    assert "KERNEL_HUB_REGISTRIES" in error.hint() and "running" in error.hint() and "HF_ENDPOINT" not in error.hint()
+    assert "127.0.0.1:9" in error.message
+    # The HTTP library's frames and their causes say nothing that the message does not say.
+    assert shown.count("Traceback") == 1 and "httpcore" not in shown
+
+
+def test_a_namespace_without_registry_is_said_to_be_looked_up_on_the_hub(hub_server: HubServer, tmp_path: Path) -> None:
+    for endpoint in (hub_server.url, "http://127.0.0.1:9"):
+        error, _ = _refused(load_settings({"HF_HOME": str(tmp_path), "HF_ENDPOINT": endpoint}, tmp_path))
+        assert f"'acme' is looked up at {endpoint} because no registry is bound to it" in error.hint()
+
+
+@pytest.mark.parametrize("binding", ["acme={}", '{{"acme": {{"url": "{}", "token-env": "ACME_TOKEN"}}}}'])
+def test_a_registry_that_wants_a_token_says_how_to_give_it_one(
+    start_hub: Callable[..., HubServer], tmp_path: Path, binding: str
+) -> None:
+    hub = start_hub(site=Site(token="hf_right", private=True))
+    environ = {"HF_HOME": str(tmp_path), "KERNEL_HUB_REGISTRIES": binding.format(hub.url)}
+    error, _ = _refused(load_settings(environ, tmp_path))
+    assert "token-env" in error.hint() and "HF_TOKEN" not in error.hint() and "read" in error.hint()
+    assert ("ACME_TOKEN" in error.hint()) == ("ACME_TOKEN" in binding)
+    if "ACME_TOKEN" in binding:
+        settings = load_settings(environ | {"ACME_TOKEN": "hf_right"}, tmp_path)
+        assert isinstance(_refused(settings)[0], RepositoryNotFoundError)

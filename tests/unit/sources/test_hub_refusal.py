@@ -13,7 +13,7 @@ from kernel_hub.errors import (
     RevisionNotFoundError,
     SourceUnavailableError,
 )
-from kernel_hub.sources.hub_refusal import Subject, asked_wait_s, refusal
+from kernel_hub.sources.hub_refusal import Place, Subject, asked_wait_s, refusal
 
 URL = "http://hub/api"
 REPO = Subject("acme/axpy")
@@ -107,3 +107,27 @@ def test_a_busy_server_is_told_with_its_wait() -> None:
     assert isinstance(found, SourceUnavailableError)
     assert (found.status, found.retry_after_s, found.url) == (429, 30.0, URL)
     assert "30 s" in found.message
+
+
+def test_a_refusal_says_whether_it_was_reading_or_writing() -> None:
+    reading = refusal(403, {}, b"", url=URL, subject=REPO)
+    writing = refusal(403, {}, b"", url=URL, subject=REPO, writes=True)
+    assert "refuses reading (403)" in reading.message and "who may read it" in reading.hint()
+    assert "refuses writing (403)" in writing.message and "who may write to it" in writing.hint()
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_server_that_is_not_the_hub_asks_for_its_own_credentials(status: int) -> None:
+    place = Place(setting="--to http://hub", credentials="use --token-env NAME,", is_own=True)
+    hint = refusal(status, {}, b"", url=URL, subject=REPO, place=place).hint()
+    assert "--token-env NAME" in hint and "HF_TOKEN" not in hint
+    assert "running" in place.reach(REPO) and "--to http://hub" in place.reach(REPO)
+    assert "HF_ENDPOINT" not in place.reach(REPO)
+
+
+def test_a_namespace_that_is_not_bound_is_told_apart_from_one_that_is() -> None:
+    unbound = Place(unbound_at="http://hub")
+    for hint in (refusal(404, {}, b"", url=URL, subject=REPO, place=unbound).hint(), unbound.reach(REPO)):
+        assert "'acme' is looked up at http://hub because no registry is bound to it" in hint
+        assert "[tool.kernel-hub.registries]" in hint and "KERNEL_HUB_REGISTRIES" in hint
+    assert "looked up" not in Place().reach(REPO)

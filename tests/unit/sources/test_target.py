@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from kernel_hub.errors import InvalidDocumentError, OfflineError
+from kernel_hub.errors import InvalidDocumentError, KernelHubError, OfflineError
+from kernel_hub.model.requirement import RepoId
+from kernel_hub.server.exchange import Site
 from kernel_hub.settings import Settings, load_settings
 from kernel_hub.sources.directory import DirectoryRegistry
 from kernel_hub.sources.hub import HubSink
 from kernel_hub.sources.target import open_sink
+from tests.support.hub import HubServer
 
 HUB_TOKEN, ACME_TOKEN = "hf_" + "h" * 34, "hf_" + "a" * 34
 
@@ -97,3 +101,15 @@ def test_a_hub_is_not_asked_while_the_network_may_not_be_used(tmp_path: Path) ->
     open_sink(offline, str(tmp_path / "registry"))
     with pytest.raises(OfflineError, match=r"127\.0\.0\.1"):
         open_sink(offline, "http://127.0.0.1:1")
+
+
+def test_a_target_that_refuses_or_does_not_answer_is_spoken_of_as_the_target(
+    start_hub: Callable[..., HubServer], settings: Settings
+) -> None:
+    hub = start_hub(site=Site(token="hf_right"))
+    with pytest.raises(KernelHubError, match="writing") as refused:
+        open_sink(settings, hub.url, token="hf_wrong").create_repo(RepoId("acme", "axpy"))
+    assert "--token-env NAME" in refused.value.hint() and "HF_TOKEN" not in refused.value.hint()
+    with pytest.raises(KernelHubError) as dead:
+        open_sink(settings, "http://127.0.0.1:9").refs(RepoId("acme", "axpy"))
+    assert "--to http://127.0.0.1:9" in dead.value.hint() and "HF_ENDPOINT" not in dead.value.hint()
