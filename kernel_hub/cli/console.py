@@ -170,6 +170,11 @@ def _document(value: object, *, indent: int | None = 2) -> str:
     return json.dumps(value, indent=indent)
 
 
+def counted(count: int, noun: str) -> str:
+    """A number with what it counts, e.g. `1 kernel`, `2 kernels`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def size_text(size_bytes: int) -> str:
     """A length for people, e.g. `1.5 MiB`."""
     size = float(size_bytes)

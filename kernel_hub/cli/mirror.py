@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kernel_hub.cli.command import Command, argument, token_in
-from kernel_hub.cli.console import size_text
+from kernel_hub.cli.console import counted, size_text
 from kernel_hub.cli.locks import LOCK, PROJECT, lock_of
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _bundle(arguments: Namespace, console: Console) -> int:
     size_bytes = write_archive(archive, lock, list(bring(lock, syncer, connect)))
     count = len(lock.kernels)
     console.answer(
-        f"{archive}: {count} kernel{'' if count == 1 else 's'}, {size_text(size_bytes)}",
+        f"{archive}: {counted(count, 'kernel')}, {size_text(size_bytes)}",
         {"archive": str(archive), "kernels": count, "size_bytes": size_bytes},
     )
     return 0
@@ -88,7 +88,7 @@ def _unbundle(arguments: Namespace, console: Console) -> int:
         )
     replace_whole(folder / OWN, format_lock(found.lock))
     lines = [
-        f"{folder}: {len(found.lock.kernels)} kernels, {size_text(found.size_bytes)}; the lock lies beside them",
+        f"{folder}: {counted(len(found.lock.kernels), 'kernel')}, {size_text(found.size_bytes)}; the lock lies beside them",
         *_bindings(found.lock, str(folder)),
     ]
     console.answer(

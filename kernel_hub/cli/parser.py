@@ -7,6 +7,7 @@ from typing import Final, NoReturn
 
 import kernel_hub
 from kernel_hub.cli.build import BUILD
+from kernel_hub.cli.cache import CACHE
 from kernel_hub.cli.command import Argument, Command, UsageError, argument
 from kernel_hub.cli.demo import DEMO
 from kernel_hub.cli.host import HOST
@@ -18,15 +19,16 @@ from kernel_hub.cli.publish import PUBLISH
 from kernel_hub.cli.select import SELECT
 from kernel_hub.cli.serve import SERVE
 from kernel_hub.cli.trust import NEW_KEY, SIGN, TRUST, VERIFY
+from kernel_hub.cli.yank import YANK
 
 PROGRAM: Final = "kernel-hub"
 SUMMARY: Final = "Resolve, verify, build, publish and serve compute kernels."
 
 COMMANDS: Final = (
-    *(DEMO, HOST, EXPLAIN, HAS, VERSIONS, INFO, DOWNLOAD, SELECT),
+    *(DEMO, HOST, EXPLAIN, HAS, VERSIONS, INFO, DOWNLOAD, CACHE, SELECT),
     *(ADD, REMOVE, LOCK_COMMAND, SYNC, TREE, OUTDATED, AUDIT, EXPORT, MIRROR, BUNDLE, UNBUNDLE),
     *(TRUST, VERIFY, NEW_KEY, SIGN),
-    *(BUILD, PUBLISH, SERVE),
+    *(BUILD, PUBLISH, YANK, SERVE),
 )
 SHARED: Final = (
     argument("--json", action="store_true", text="write the answer, or the error, as JSON on standard output"),

@@ -61,6 +61,7 @@ LAYERS = {
     "kernel_hub.locking.holding": 3.9,
     "kernel_hub.admission": 2.5,
     "kernel_hub.redirects": 3.8,
+    "kernel_hub.yanks": 3.8,
     "kernel_hub.described": 3.9,
     "kernel_hub.plan": 3.9,
     "kernel_hub.planner": 4,
