@@ -1,7 +1,8 @@
 """What became of locked commits at their source: whether they are there, whether a branch left them, whether newer is to be had.
 
-A kernel is withdrawn ("yanked") when its repository, its version branch or its commit is gone. A branch was rewritten when
-the locked commit is not in its history any more: then somebody replaced what was published, which deserves a look.
+A kernel is withdrawn when its repository, its version branch or its commit is gone, or when its publisher yanked it. A branch
+was rewritten when the locked commit is not in its history any more: then somebody replaced what was published, which
+deserves a look.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from kernel_hub.errors import FetchError, ResolutionError
 from kernel_hub.model.lock import LockedKernel
 from kernel_hub.model.requirement import AtRevision, RepoId, is_commit
 from kernel_hub.model.source import History, Refs, Source
+from kernel_hub.model.yanked import FILE_NAME, MAX_BYTES, parse_yanks
 
 Ask: TypeAlias = Callable[[RepoId], Source | None]
 
@@ -83,6 +85,9 @@ def _judge(kernel: LockedKernel, source: Source, refs: Refs) -> Standing:
     newest = max(refs.versions(), default=None)
     branch = _branch(kernel)
     head = refs.branches.get(branch) or refs.tags.get(branch)
+    yanked = _yanked(kernel, source, head) if head is not None else ""
+    if yanked:
+        return Standing(kernel, State.WITHDRAWN, yanked, newest, head)
     if head == kernel.commit:
         return Standing(kernel, State.CURRENT, f"the head of {branch}", newest, head)
     # Raises if the commit is gone.
@@ -100,6 +105,15 @@ def _judge(kernel: LockedKernel, source: Source, refs: Refs) -> Standing:
         return Standing(kernel, State.BEHIND, reason, newest, head)
     reason = f"not in the history of {branch} any more, which was rewritten to {head[:12]}"
     return Standing(kernel, State.REWRITTEN, reason, newest, head)
+
+
+def _yanked(kernel: LockedKernel, source: Source, head: str) -> str:
+    """Why the publisher took back what is locked, as the branch says now; empty if it did not."""
+    if all(entry.path != FILE_NAME for entry in source.files(kernel.repo, head)):
+        return ""
+    content = source.read(kernel.repo, head, FILE_NAME, limit_bytes=MAX_BYTES)
+    marks = parse_yanks(content, name=f"{FILE_NAME} of {kernel.repo}")
+    return "; ".join(str(mark) for mark in marks if any(mark.concerns(build.label) for build in kernel.builds))
 
 
 def _branch(kernel: LockedKernel) -> str:

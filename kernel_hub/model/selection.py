@@ -62,6 +62,7 @@ class Accepted:
         rank: Smaller is better; ties are broken by the label's text.
         archs: Its GPU architectures from metadata, once known.
         notes: What a reader should know although it was accepted.
+        yanked: Those of the notes that say that its publisher took it back.
         left_out: Files, by path inside the build, that no device of the host can run; they are not fetched.
     """
 
@@ -69,6 +70,7 @@ class Accepted:
     rank: tuple[int, ...]
     archs: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    yanked: tuple[str, ...] = ()
     left_out: frozenset[str] = frozenset()
 
     @property

@@ -161,6 +161,9 @@ class Sink(Protocol):
     def files(self, repo: RepoId, commit: str, prefix: str = "") -> tuple[FileEntry, ...]:
         """As `Source.files`."""
 
+    def read(self, repo: RepoId, commit: str, path: str, *, limit_bytes: int) -> bytes:
+        """As `Source.read`."""
+
     def create_branch(self, repo: RepoId, branch: str, *, start: str | None = None) -> str:
         """Create a branch at commit `start` (default: `main`'s head) if it is not there; its head commit."""
 

@@ -109,6 +109,10 @@ class HubSink:
         """See `Sink.files`."""
         return self._source.files(repo, commit, prefix)
 
+    def read(self, repo: RepoId, commit: str, path: str, *, limit_bytes: int) -> bytes:
+        """See `Sink.read`."""
+        return self._source.read(repo, commit, path, limit_bytes=limit_bytes)
+
     def create_branch(self, repo: RepoId, branch: str, *, start: str | None = None) -> str:
         """See `Sink.create_branch`."""
         check_ref_name(branch)
