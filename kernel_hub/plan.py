@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from kernel_hub.errors import KernelHubError
+from kernel_hub.errors import FetchError, KernelHubError, TrustUnknownError
 from kernel_hub.model.host import Host
 from kernel_hub.model.metadata import Metadata
 from kernel_hub.model.requirement import Requirement
@@ -20,6 +20,7 @@ from kernel_hub.trust import Decision, NamedBy, Trusted, TrustedIfSigned
 if TYPE_CHECKING:
     from kernel_hub.locking.lookup import Caller
     from kernel_hub.model.lock_pin import LockedPin
+    from kernel_hub.registries import Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Request:
         locked: Whether only a locked kernel will do.
         lock_file: The lock that the call names; None for the one that applies.
         caller: The code that asks, for finding the lock that belongs to it.
+        bound: What the project of the lock that applies binds its namespace to, where the settings bind it to nothing.
     """
 
     requirement: Requirement
@@ -51,6 +53,7 @@ class Request:
     locked: bool = False
     lock_file: Path | None = None
     caller: Caller | None = None
+    bound: Registry | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +175,7 @@ class Plan:
 class Availability:
     """Whether a kernel could be loaded here; false carries why.
 
-    Truth value: `available`.
+    Truth value: `available`; `known` tells a "no" from a question that could not be answered.
 
     Attributes:
         available: Whether a build fits and may run.
@@ -183,6 +186,18 @@ class Availability:
     available: bool
     reason: str
     error: KernelHubError | None = None
+
+    @property
+    def known(self) -> bool:
+        """False if it could not be found out, because a source was not reached or may not be read."""
+        return not isinstance(self.error, FetchError | TrustUnknownError)
+
+    @property
+    def answer(self) -> Literal["yes", "no", "unknown"]:
+        """The answer in one word."""
+        if not self.known:
+            return "unknown"
+        return "yes" if self.available else "no"
 
     def __bool__(self) -> bool:
         return self.available

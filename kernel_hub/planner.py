@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -13,17 +14,15 @@ from typing import TYPE_CHECKING
 
 from kernel_hub.admission import admit, may_run
 from kernel_hub.described import read_described, read_folders
+from kernel_hub.devices import has_devices, narrow_to_devices, require_device
 from kernel_hub.errors import (
     FetchError,
-    InvalidDocumentError,
     KernelHubError,
     NotLockedError,
-    RepositoryNotFoundError,
     ResolutionError,
 )
 from kernel_hub.local import find_builds
-from kernel_hub.locking.lookup import find_pin
-from kernel_hub.model.backend import BackendKind
+from kernel_hub.locking.lookup import binding_of, find_pin
 from kernel_hub.model.host import Host
 from kernel_hub.model.metadata import Metadata
 from kernel_hub.model.requirement import AtRevision, Requirement, is_commit
@@ -31,8 +30,7 @@ from kernel_hub.model.selection import Accepted, Selection
 from kernel_hub.model.source import Pin, PublisherStanding
 from kernel_hub.model.status import FILE_NAME, Redirect, UnknownStatus
 from kernel_hub.model.variant import UnknownLabel
-from kernel_hub.narrow import leave_out, narrow
-from kernel_hub.overrides import Override
+from kernel_hub.overrides import Override, near_misses
 from kernel_hub.plan import Plan, Request, facts
 from kernel_hub.redirects import require_new, status_of
 from kernel_hub.resolve import candidates
@@ -43,10 +41,12 @@ from kernel_hub.trust import Decision, Subject
 
 if TYPE_CHECKING:
     from kernel_hub.model.lock_pin import LockedPin
+    from kernel_hub.registries import Registry
+
+_LOG = logging.getLogger("kernel_hub")
 
 # A refusal looks at other versions of the kernel for a way out; that many at most, nearest first.
 _MAX_ALTERNATIVES_LOOKED_AT = 8
-_GPU_KINDS = (BackendKind.CUDA, BackendKind.ROCM)
 
 
 class Planner:
@@ -55,7 +55,7 @@ class Planner:
     def __init__(self, settings: Settings, host: Host) -> None:
         self._settings = settings
         self._host = host
-        self._connections: dict[tuple[str, str, bool], Connection] = {}
+        self._connections: dict[tuple[str, str, bool, Registry | None], Connection] = {}
 
     def plan(self, request: Request) -> Plan:
         """Decide everything short of fetching.
@@ -64,7 +64,9 @@ class Planner:
             ResolutionError: If the repository, version or revision is not there.
             FetchError: If the source cannot be read.
             VerificationError: If the kernel moved to a repository that is not trusted.
+            InvalidDocumentError: If the request names a device that is not there.
         """
+        require_device(self._host.for_backend(request.backend), request.device)
         return self._plan(request, ())
 
     def _plan(self, request: Request, followed: tuple[Requirement, ...]) -> Plan:
@@ -73,6 +75,8 @@ class Planner:
         if override is not None:
             self._require_unlocked_allowed(f"{override.defined_in} puts a folder in the place of {repo}", override.path)
             return self._plan_folder(request, override.path, named_by=override.defined_in, override=override)
+        for near in near_misses(self._settings.overrides, repo):
+            _LOG.warning("override for %s is not used for %s (%s)", near.repo, repo, near.defined_in)
         locked = find_pin(
             self._settings,
             request.requirement,
@@ -80,6 +84,8 @@ class Planner:
             caller=request.caller,
             required=request.locked,
         )
+        if locked is not None:
+            request = replace(request, bound=binding_of(self._settings, locked))
         connection = self.connect(request)
         if self._asks_publisher(request, connection):
             # Nothing else depends on the answer, so it may come while the versions are looked up.
@@ -122,6 +128,7 @@ class Planner:
 
     def plan_folder(self, request: Request, folder: Path) -> Plan:
         """As `plan`, for a folder of the caller's."""
+        require_device(self._host.for_backend(request.backend), request.device)
         self._require_unlocked_allowed(f"{folder} is a folder", folder)
         return self._plan_folder(request, folder.absolute(), named_by="local path", override=None)
 
@@ -144,11 +151,14 @@ class Planner:
 
     def connect(self, request: Request) -> Connection:
         """The source and cache that a request is answered from; the same ones each time, which remember what was asked."""
-        key = (request.requirement.repo.namespace, str(request.user_agent), request.refresh)
+        namespace, settings, bound = request.requirement.repo.namespace, self._settings, request.bound
+        if bound is not None and bound.namespace == namespace:
+            settings = replace(settings, registries={**settings.registries, namespace: bound})
+        key = (namespace, str(request.user_agent), request.refresh, bound)
         if key not in self._connections:
             self._connections[key] = connect(
-                self._settings,
-                request.requirement.repo.namespace,
+                settings,
+                namespace,
                 host_facts=facts(self._host),
                 user_agent=request.user_agent,
                 refresh=request.refresh,
@@ -164,16 +174,7 @@ class Planner:
 
     def _plan_locked(self, request: Request, connection: Connection, locked: LockedPin) -> Plan:
         """As `_plan_pin`, with the locked commit and no other builds than the locked ones."""
-        try:
-            plan = self._plan_pin(request, connection, locked.pin, locked)
-        except RepositoryNotFoundError as error:
-            if locked.was_bound and connection.bound_in is None:
-                namespace = locked.pin.repo.namespace
-                hint = (
-                    f"the lock was made with {namespace!r} bound to a registry; bind it here too: KERNEL_HUB_REGISTRIES"
-                )
-                raise RepositoryNotFoundError(error.message, hint=hint) from error
-            raise
+        plan = self._plan_pin(request, connection, locked.pin, locked)
         if plan.chosen is None and connection.source.look_again(locked.pin.repo, locked.pin.commit, BUILD_FOLDER):
             plan = self._plan_pin(request, connection, locked.pin, locked)
         if plan.chosen is not None:
@@ -194,9 +195,9 @@ class Planner:
         selection = select(variants, host, subject=_subject(pin))
         metadata: Mapping[str, Metadata] = {}
         faults: Mapping[str, KernelHubError] = {}
-        if request.check_arch and _has_devices(host):
+        if request.check_arch and has_devices(host):
             metadata, faults = read_described(connection, pin, tuple(v.variant.name for v in selection.accepted))
-            selection = _narrow(selection, metadata, request)
+            selection = narrow_to_devices(selection, metadata, request.device)
         notes = [f"a newer version is available: v{pin.newer}"] if pin.newer is not None else []
         return Plan(
             request,
@@ -221,7 +222,7 @@ class Planner:
             selection = select(variants, host, subject=str(folder))
         metadata, faults = read_folders(builds, [verdict.variant.name for verdict in selection.accepted])
         if request.check_arch:
-            selection = _narrow(selection, metadata, request)
+            selection = narrow_to_devices(selection, metadata, request.device)
         notes = (f"taken from {folder} because of {override.defined_in}",) if override else ()
         return Plan(
             request,
@@ -285,24 +286,3 @@ def _pin_of_commit(request: Request) -> Pin:
 
 def _subject(pin: Pin) -> str:
     return f"{pin.repo}@{pin.ref or pin.commit}"
-
-
-def _has_devices(host: Host) -> bool:
-    return bool(host.devices) and host.backend is not None and host.backend.kind in _GPU_KINDS
-
-
-def _narrow(selection: Selection, metadata: Mapping[str, Metadata], request: Request) -> Selection:
-    host = selection.host
-    if not _has_devices(host):
-        return selection
-    _require_device(host, request.device)
-    archs = {name: read.archs for name, read in metadata.items()}
-    narrowed = narrow(selection, archs, device=request.device)
-    return leave_out(narrowed, {name: read.file_archs for name, read in metadata.items()}, device=request.device)
-
-
-def _require_device(host: Host, index: int | None) -> None:
-    devices = host.devices or ()
-    if index is not None and all(device.index != index for device in devices):
-        visible = ", ".join(str(device) for device in devices)
-        raise InvalidDocumentError("device", f"device {index} is not visible; visible: {visible}")

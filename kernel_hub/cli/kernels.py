@@ -60,10 +60,16 @@ def _explain(arguments: Namespace, console: Console) -> int:
 
 def _has(arguments: Namespace, console: Console) -> int:
     answer = _loader(arguments, console).availability(_request(arguments))
-    document: dict[str, Any] = {"available": answer.available, "reason": answer.reason, "error": None}
+    document: dict[str, Any] = {
+        "available": answer.available,
+        "known": answer.known,
+        "reason": answer.reason,
+        "error": None,
+    }
     if answer.error is not None:
         document |= error_to_json(answer.error)
-    console.answer(f"{'yes' if answer else 'no'}: {answer.reason}", document)
+    hint = answer.error.hint() if answer.error is not None and not answer.known else ""
+    console.answer(f"{answer.answer}: {answer.reason}" + (f"\n  hint: {hint}" if hint else ""), document)
     return answer.error.exit_code if answer.error is not None else 0
 
 
@@ -128,9 +134,9 @@ EXPLAIN = Command(
 HAS = Command(
     "has",
     "say whether a kernel can be loaded, also as the exit code",
-    "Print 'yes' and the build that would be loaded, or 'no' and the reason. Exits with 0 for yes, and for no with the "
-    "code of the error that loading would raise: 3 if there is no such kernel, 4 if no build fits, 6 if its code may not "
-    "run, and so on.",
+    "Print 'yes' and the build that would be loaded, 'no' and the reason, or 'unknown' if it could not be found out. "
+    "Exits with 0 for yes, and else with the code of the error that loading would raise: 3 if there is no such kernel, 4 if "
+    "no build fits, 5 if nobody could be asked, 6 if its code may not run, and so on.",
     (*_WHICH, HOST),
     _has,
 )

@@ -23,13 +23,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernel_hub.errors import NotLockedError
+from kernel_hub.errors import NotLockedError, RepositoryNotFoundError
 from kernel_hub.model.lock_names import OWN, PEER
 from kernel_hub.settings import LOCK_VARIABLE, Settings
 
 if TYPE_CHECKING:
     from kernel_hub.model.lock_pin import FoundLock, LockedPin
     from kernel_hub.model.requirement import Requirement
+    from kernel_hub.registries import Registry
 
 # Where build backends put files of a distribution's metadata: setuptools beside it, hatchling in a folder of its own.
 METADATA_PLACES = (OWN, f"extra_metadata/{OWN}", PEER)
@@ -120,6 +121,35 @@ def find_pin(
         if found.lock.named(requirement.repo):
             _LOG.warning("%s %s; %s is loaded unlocked", found, found.says_of(requirement.repo), requirement)
     return None
+
+
+def binding_of(settings: Settings, locked: LockedPin) -> Registry | None:
+    """The registry that the lock's own project binds the kernel's namespace to; None if there is no need of one.
+
+    A lock is also found from another folder than its project's, where the project's bindings do not hold. What was locked
+    in a registry must never be asked for on the Hub: whoever took the name there could answer.
+
+    Raises:
+        RepositoryNotFoundError: If it was bound when the lock was made, and now nothing binds it.
+        InvalidDocumentError: If the project's bindings cannot be read.
+    """
+    namespace = locked.pin.repo.namespace
+    if not locked.was_bound or settings.registry_of(namespace) is not None:
+        return None
+    project = locked.found.path.with_name("pyproject.toml")
+    if project.is_file():
+        # Imported here, because few locks are found from elsewhere.
+        from kernel_hub.registries import registries_of_project, registry_of
+
+        found = registry_of(registries_of_project(project), namespace)
+        if found is not None:
+            return found
+    raise RepositoryNotFoundError(
+        f"{locked.pin.repo} cannot be looked up: the lock {locked.found} was made with {namespace!r} bound to a registry, "
+        "and here nothing binds it",
+        hint=f"bind {namespace!r} to that registry here too: KERNEL_HUB_REGISTRIES='{namespace}=URL', or "
+        f"[tool.kernel-hub.registries] in the pyproject.toml beside the lock",
+    )
 
 
 def _read(path: Path, found_by: str) -> FoundLock:

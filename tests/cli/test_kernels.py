@@ -145,7 +145,7 @@ class TestHas:
     def test_yes_names_the_build(self, run: Run, published: dict[int, str], gpu_host: str) -> None:
         words = ("has", "acme/axpy", "--host", gpu_host)
         assert (run(*words).code, run(*words).out) == (0, f"yes: {CUDA}\n")
-        assert run(*words, "--json").json == {"available": True, "reason": CUDA, "error": None}
+        assert run(*words, "--json").json == {"available": True, "known": True, "reason": CUDA, "error": None}
 
     @pytest.mark.parametrize(
         ("words", "kind", "code"),
@@ -162,8 +162,11 @@ class TestHas:
         plain = run("has", *words, "--host", gpu_host)
         as_json = run("has", *words, "--host", gpu_host, "--json")
         assert plain.code == as_json.code == code
-        assert plain.out.startswith("no: ")
-        assert as_json.json["available"] is False
+        # That nobody could be asked is not the answer of somebody who was.
+        is_known = kind != "OfflineError"
+        assert plain.out.startswith("no: " if is_known else "unknown: ")
+        assert ("\n  hint: unset HF_HUB_OFFLINE" in plain.out) != is_known
+        assert (as_json.json["available"], as_json.json["known"]) == (False, is_known)
         assert as_json.error["type"] == kind
         assert (plain.err, as_json.err) == ("", "")
 

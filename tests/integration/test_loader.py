@@ -367,3 +367,47 @@ def test_a_plan_says_the_same_as_json_and_as_text(registry, loader) -> None:  # 
     for row in document["rejected"]:
         assert row["label"] in str(plan)
     assert Host.from_json(document["host"]) == dataclasses.replace(CPU, probes=Host.from_json(document["host"]).probes)
+
+
+@pytest.mark.parametrize(
+    ("host", "device"), [(CPU, 3), (CPU, 0), (cuda("9.0"), 1), (cuda("9.0"), -1), (Host.from_json(CUDA_TORCH), -1)]
+)
+def test_a_device_that_is_not_there_is_refused_whatever_the_machine_has(  # type: ignore[no-untyped-def]
+    registry, loader, tmp_path: Path, host: Host, device: int
+) -> None:
+    publish_fake_kernel(registry, builds=["torch-cpu", "torch-cuda"])
+    for check_arch in (True, False):
+        request = ask(device=device, check_arch=check_arch)
+        with pytest.raises(InvalidDocumentError, match=f"device {device} is not visible; visible: "):
+            loader(host).load(request)
+        answer = loader(host).availability(request)
+        assert not answer and answer.known and f"device {device}" in answer.reason
+    with pytest.raises(InvalidDocumentError, match=f"device {device}"):
+        loader(host).load_folder(ask(device=device), write_fake_kernel(tmp_path / "axpy", ["torch-cpu", "torch-cuda"]))
+
+
+def test_any_device_may_be_named_where_nobody_knows_which_there_are(registry, loader) -> None:  # type: ignore[no-untyped-def]
+    publish_fake_kernel(registry, builds=["torch-cuda"])
+    assert loader(Host.from_json(CUDA_TORCH)).plan(ask(device=3)).chosen is not None
+
+
+def test_what_could_not_be_found_out_is_no_no(registry, loader) -> None:  # type: ignore[no-untyped-def]
+    publish_fake_kernel(registry)
+    assert loader().availability(ask()).answer == "yes"
+    absent = loader().availability(ask("acme/absent"))
+    assert absent.known and absent.answer == "no"
+    dead = loader(KERNEL_HUB_REGISTRIES="acme=http://127.0.0.1:9").availability(ask())
+    assert not dead and not dead.known and dead.answer == "unknown"
+    offline = loader(HF_HUB_OFFLINE="1").availability(ask("other/axpy"))
+    assert not offline.known and offline.answer == "unknown"
+
+
+def test_an_override_for_a_misspelt_name_is_told_of(registry, loader, tmp_path: Path, caplog) -> None:  # type: ignore[no-untyped-def]
+    publish_fake_kernel(registry)
+    folder = write_fake_kernel(tmp_path / "folder")
+    with caplog.at_level(logging.WARNING, "kernel_hub"):
+        loader(KERNEL_HUB_OVERRIDES=f"acme/axpyy={folder}").plan(ask())
+        assert "override for acme/axpyy is not used for acme/axpy" in caplog.text
+        caplog.clear()
+        loader(KERNEL_HUB_OVERRIDES=f"acme/axpy={folder}").plan(ask())
+    assert "override" not in caplog.text

@@ -1,0 +1,58 @@
+"""What a request's device, and the devices of the machine, mean for its builds. Pure.
+
+Leaves out the rules by which an architecture runs a build (see `kernel_hub.narrow`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kernel_hub.errors import InvalidDocumentError
+from kernel_hub.model.backend import BackendKind
+from kernel_hub.model.host import Host
+from kernel_hub.model.metadata import Metadata
+from kernel_hub.model.selection import Selection
+from kernel_hub.narrow import leave_out, narrow
+
+_GPU_KINDS = (BackendKind.CUDA, BackendKind.ROCM)
+
+
+def has_devices(host: Host) -> bool:
+    """Whether builds can be judged by the architectures of its devices."""
+    return bool(host.devices) and host.backend is not None and host.backend.kind in _GPU_KINDS
+
+
+def require_device(host: Host, index: int | None) -> None:
+    """Refuse a device that is not there; where nobody knows which devices are there, every index is possible.
+
+    Args:
+        host: The machine, set to the backend that is asked for.
+        index: The device that the caller names; None if none.
+
+    Raises:
+        InvalidDocumentError: Naming it, and those that are visible.
+    """
+    if index is None or (host.devices is None and index >= 0):
+        return
+    devices = host.devices or ()
+    if all(device.index != index for device in devices):
+        visible = ", ".join(str(device) for device in devices) or "none"
+        raise InvalidDocumentError(
+            "device",
+            f"device {index} is not visible; visible: {visible}",
+            hint="leave the device out, or name one that is visible (kernel-hub host lists them)",
+        )
+
+
+def narrow_to_devices(selection: Selection, metadata: Mapping[str, Metadata], device: int | None) -> Selection:
+    """Judge the builds that fit by label by what the devices can run.
+
+    Args:
+        selection: What `kernel_hub.select.select` returned.
+        metadata: Metadata of builds by name.
+        device: The only device that must be able to run a build; None means every visible one.
+    """
+    if not has_devices(selection.host):
+        return selection
+    narrowed = narrow(selection, {name: read.archs for name, read in metadata.items()}, device=device)
+    return leave_out(narrowed, {name: read.file_archs for name, read in metadata.items()}, device=device)
