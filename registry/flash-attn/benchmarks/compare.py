@@ -162,7 +162,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=None)
     given = parser.parse_args()
     module = dev_build.load_package(given.build.resolve())
-    limits: dict[str, Any] = {"rounds": 3, "patience_s": 5.0} if given.quick else {"rounds": 7, "patience_s": 40.0}
+    limits: dict[str, Any] = {"rounds": 5, "patience_s": 8.0} if given.quick else {"rounds": 7, "patience_s": 40.0}
     if given.processor_time:
         torch.set_num_threads(1)
         limits |= {"clock": time.process_time, "limit": math.inf}

@@ -19,8 +19,11 @@ constexpr int kDecodeKeys = Vector::kLanes;
 // prefetcher to recognise a stream.
 constexpr int64_t kPrefetchKeys = 16;
 
+template <int kLocality>
 FA_INLINE void prefetch_row(const void* row, int64_t bytes) {
-  for (int64_t offset = 0; offset < bytes; offset += 64) __builtin_prefetch(static_cast<const char*>(row) + offset);
+  for (int64_t offset = 0; offset < bytes; offset += 64) {
+    __builtin_prefetch(static_cast<const char*>(row) + offset, 0, kLocality);
+  }
 }
 
 template <class Compute, class T>
@@ -31,29 +34,34 @@ struct DecodeScratch {
   alignas(64) float keys[kDecodeKeys][kMaxHeadDim];  // Converted, where the elements are not what is multiplied.
 };
 
-// One vector of units of a key row, zeros past the head dimension.
+// One vector of units of a row, zeros past the head dimension. With kWhole the head dimension is a multiple of the vector,
+// so that no load asks; a branch for each would cost more than the load.
 template <class Compute, class T>
 struct DecodeReader {
+  template <bool kWhole>
   static FA_INLINE Vector::Register keys(const T* row, int64_t unit, int64_t head_dim) {
-    return unit + Vector::kLanes <= head_dim ? Vector::load(row + unit) : Vector::load_first(row + unit, head_dim - unit);
+    if (kWhole || unit + Vector::kLanes <= head_dim) return Vector::load(row + unit);
+    return Vector::load_first(row + unit, head_dim - unit);
   }
 };
 
 #ifdef FA_BFLOAT16_PAIRS
 template <class T>
 struct DecodeReader<PairCompute, T> {
+  template <bool kWhole>
   static FA_INLINE __m512 keys(const T* row, int64_t unit, int64_t head_dim) {
-    return _mm512_castsi512_ps(elements(row + 2 * unit, head_dim - 2 * unit));
+    return _mm512_castsi512_ps(elements<kWhole>(row + 2 * unit, head_dim - 2 * unit));
   }
+  template <bool kWhole>
   static FA_INLINE __m512i elements(const T* p, int64_t count) {
-    if (count >= 32) return _mm512_loadu_si512(p);
+    if (kWhole || count >= 32) return _mm512_loadu_si512(p);
     return _mm512_maskz_loadu_epi16(static_cast<__mmask32>((uint64_t{1} << count) - 1), p);
   }
 };
 #endif
 
 // scores[row][key] for kDecodeKeys keys from `first` on.
-template <class Compute, class T>
+template <class Compute, class T, bool kWhole>
 FA_INLINE void score_keys(const DecodeTask& task, DecodeScratch<Compute, T>& scratch, int64_t first) {
   const T* const* rows = reinterpret_cast<const T* const*>(task.k_rows) + first;
   const int64_t units = Layout<Compute>::key_units(task.head_dim);
@@ -61,7 +69,7 @@ FA_INLINE void score_keys(const DecodeTask& task, DecodeScratch<Compute, T>& scr
   if (convert) {
     for (int key = 0; key < kDecodeKeys; ++key) {
       for (int64_t unit = 0; unit < units; unit += Vector::kLanes) {
-        Vector::store(scratch.keys[key] + unit, DecodeReader<Compute, T>::keys(rows[key], unit, task.head_dim));
+        Vector::store(scratch.keys[key] + unit, DecodeReader<Compute, T>::template keys<kWhole>(rows[key], unit, task.head_dim));
       }
     }
   }
@@ -74,7 +82,7 @@ FA_INLINE void score_keys(const DecodeTask& task, DecodeScratch<Compute, T>& scr
 #pragma GCC unroll 16
       for (int key = 0; key < kDecodeKeys; ++key) {
         const Vector::Register value = convert ? Vector::load(scratch.keys[key] + unit)
-                                               : DecodeReader<Compute, T>::keys(rows[key], unit, task.head_dim);
+                                               : DecodeReader<Compute, T>::template keys<kWhole>(rows[key], unit, task.head_dim);
         sums[key] = Compute::multiply_add(sums[key], query, value);
       }
     }
@@ -90,7 +98,7 @@ FA_INLINE void score_keys(const DecodeTask& task, DecodeScratch<Compute, T>& scr
 }
 
 // sums[row][column..] of kRows rows and kVectors vectors of columns, over keys [begin, end).
-template <class Compute, class T>
+template <class Compute, class T, bool kWhole>
 struct ValueSum {
   template <int kRows, int kVectors>
   static FA_INLINE void run(const DecodeTask& task, const DecodeScratch<Compute, T>& scratch, int64_t row, int64_t column,
@@ -103,13 +111,10 @@ struct ValueSum {
       for (int n = 0; n < kVectors; ++n) totals[r][n] = Vector::zero();
     }
     for (int64_t key = begin; key < end; ++key) {
-      if (column == 0 && row == 0 && key + kPrefetchKeys < end) {
-        prefetch_row(rows[key + kPrefetchKeys], task.head_dim * static_cast<int64_t>(sizeof(T)));
-      }
       Vector::Register values[kVectors];
 #pragma GCC unroll 8
       for (int n = 0; n < kVectors; ++n) {
-        values[n] = DecodeReader<Compute, T>::keys(rows[key], column + n * Vector::kLanes, task.head_dim);
+        values[n] = DecodeReader<Compute, T>::template keys<kWhole>(rows[key], column + n * Vector::kLanes, task.head_dim);
       }
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
@@ -128,12 +133,14 @@ struct ValueSum {
 
 #ifdef FA_BFLOAT16_PAIRS
 // Values of two keys are interleaved on the way in, which is what a pair product wants.
-template <class T>
-struct ValueSum<PairCompute, T> {
+template <class T, bool kWhole>
+struct ValueSum<PairCompute, T, kWhole> {
   template <int kRows, int kVectors>
   static FA_INLINE void run(const DecodeTask& task, const DecodeScratch<PairCompute, T>& scratch, int64_t row,
                             int64_t column, int64_t begin, int64_t end, float* sums, int64_t stride) {
     static_assert(kVectors % 2 == 0, "32 elements of a row make two vectors");
+    using Reader = DecodeReader<PairCompute, T>;
+    alignas(64) static const T zeros[kMaxHeadDim] = {};
     alignas(64) static const uint16_t kLow[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
                                                   8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
     const __m512i low = _mm512_load_si512(kLow);
@@ -146,17 +153,13 @@ struct ValueSum<PairCompute, T> {
       for (int n = 0; n < kVectors; ++n) totals[r][n] = Vector::zero();
     }
     for (int64_t key = begin; key < end; key += 2) {
-      if (column == 0 && row == 0 && key + kPrefetchKeys + 1 < end) {
-        prefetch_row(rows[key + kPrefetchKeys], task.head_dim * 2);
-        prefetch_row(rows[key + kPrefetchKeys + 1], task.head_dim * 2);
-      }
+      const T* second = key + 1 < end ? rows[key + 1] : zeros;
       __m512 values[kVectors];
 #pragma GCC unroll 4
       for (int n = 0; n < kVectors; n += 2) {
         const int64_t at = column + n * Vector::kLanes;
-        const __m512i even = DecodeReader<PairCompute, T>::elements(rows[key] + at, task.head_dim - at);
-        const __m512i odd = key + 1 < end ? DecodeReader<PairCompute, T>::elements(rows[key + 1] + at, task.head_dim - at)
-                                          : _mm512_setzero_si512();
+        const __m512i even = Reader::template elements<kWhole>(rows[key] + at, task.head_dim - at);
+        const __m512i odd = Reader::template elements<kWhole>(second + at, task.head_dim - at);
         values[n] = _mm512_castsi512_ps(_mm512_permutex2var_epi16(even, low, odd));
         values[n + 1] = _mm512_castsi512_ps(_mm512_permutex2var_epi16(even, high, odd));
       }
@@ -180,7 +183,7 @@ struct ValueSum<PairCompute, T> {
 };
 #endif
 
-template <class Compute, class T>
+template <class Compute, class T, bool kWhole>
 FA_INLINE void sum_values(const DecodeTask& task, const DecodeScratch<Compute, T>& scratch, int64_t begin, int64_t end) {
   constexpr int kVectors = Compute::kDepth == 2 ? 4 : 2;
   const int64_t columns = Layout<Compute>::columns(task.head_dim);
@@ -191,16 +194,16 @@ FA_INLINE void sum_values(const DecodeTask& task, const DecodeScratch<Compute, T
       float* sums = task.sums + row * columns + column;
       if (task.rows - row >= 4) {
         if (narrow) {
-          ValueSum<Compute, T>::template run<4, kVectors / 2>(task, scratch, row, column, begin, end, sums, columns);
+          ValueSum<Compute, T, kWhole>::template run<4, kVectors / 2>(task, scratch, row, column, begin, end, sums, columns);
         } else {
-          ValueSum<Compute, T>::template run<4, kVectors>(task, scratch, row, column, begin, end, sums, columns);
+          ValueSum<Compute, T, kWhole>::template run<4, kVectors>(task, scratch, row, column, begin, end, sums, columns);
         }
         row += 4;
       } else {
         if (narrow) {
-          ValueSum<Compute, T>::template run<1, kVectors / 2>(task, scratch, row, column, begin, end, sums, columns);
+          ValueSum<Compute, T, kWhole>::template run<1, kVectors / 2>(task, scratch, row, column, begin, end, sums, columns);
         } else {
-          ValueSum<Compute, T>::template run<1, kVectors>(task, scratch, row, column, begin, end, sums, columns);
+          ValueSum<Compute, T, kWhole>::template run<1, kVectors>(task, scratch, row, column, begin, end, sums, columns);
         }
         row += 1;
       }
@@ -208,9 +211,8 @@ FA_INLINE void sum_values(const DecodeTask& task, const DecodeScratch<Compute, T
   }
 }
 
-template <class Compute, class T>
-void decode_block(const DecodeTask* task_pointer) {
-  const DecodeTask& task = *task_pointer;
+template <class Compute, class T, bool kWhole>
+__attribute__((noinline)) void decode_block_of(const DecodeTask& task) {
   constexpr int kDegree = Compute::kDepth == 2 ? 4 : 6;
   DecodeScratch<Compute, T>& scratch = *static_cast<DecodeScratch<Compute, T>*>(task.scratch);
   const int64_t units = Layout<Compute>::key_units(task.head_dim);
@@ -244,10 +246,12 @@ void decode_block(const DecodeTask* task_pointer) {
   const int64_t last = round_up(end, kPanel);
   for (int64_t key = first; key < last; key += kDecodeKeys) {
     const int64_t row_bytes = task.head_dim * static_cast<int64_t>(sizeof(T));
-    for (int64_t ahead = key + kPrefetchKeys; ahead < smaller(key + kPrefetchKeys + kDecodeKeys, task.keys); ++ahead) {
-      prefetch_row(task.k_rows[ahead], row_bytes);
+    for (int64_t i = 0; i < kDecodeKeys; ++i) {
+      // Values are asked for while scores are computed, which leaves the memory busy in both halves of the work.
+      if (key + i < task.keys) prefetch_row<2>(task.v_rows[key + i], row_bytes);
+      if (key + i + kPrefetchKeys < task.keys) prefetch_row<3>(task.k_rows[key + i + kPrefetchKeys], row_bytes);
     }
-    score_keys<Compute, T>(task, scratch, key);
+    score_keys<Compute, T, kWhole>(task, scratch, key);
   }
   alignas(64) float maximum[kStateRows];
   alignas(64) float total[kStateRows] = {};
@@ -264,7 +268,16 @@ void decode_block(const DecodeTask* task_pointer) {
     task.maximum[r] = maximum[r];
     task.total[r] = total[r];
   }
-  sum_values<Compute, T>(task, scratch, first, smaller(end, task.keys));
+  sum_values<Compute, T, kWhole>(task, scratch, first, smaller(end, task.keys));
+}
+
+template <class Compute, class T>
+void decode_block(const DecodeTask* task) {
+  if (task->head_dim % (Vector::kLanes * Compute::kDepth) == 0) {
+    decode_block_of<Compute, T, true>(*task);
+  } else {
+    decode_block_of<Compute, T, false>(*task);
+  }
 }
 
 template <class T>
