@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from kernel_hub.cli import main
-
 if __name__ == "__main__":
+    try:
+        from kernel_hub.cli import main
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(130)
     sys.exit(main())

@@ -27,7 +27,16 @@ def main(argv: Sequence[str] | None = None, *, source: BinaryIO | None = None) -
     Returns:
         The exit code.
     """
-    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _main(list(sys.argv[1:] if argv is None else argv), source)
+    except KeyboardInterrupt:
+        # It came where no command ran yet, or where one was already interrupted.
+        if sys.stderr is not None:
+            sys.stderr.write("interrupted\n")
+        return INTERRUPTED
+
+
+def _main(words: list[str], source: BinaryIO | None) -> int:
     if source is None:
         source = getattr(sys.stdin, "buffer", None)
     console = Console(_lenient(sys.stdout), _lenient(sys.stderr), source, as_json="--json" in words)
@@ -44,9 +53,9 @@ def main(argv: Sequence[str] | None = None, *, source: BinaryIO | None = None) -
 
 
 def _answer(words: list[str], console: Console) -> int:
-    from kernel_hub.cli.parser import parse
-
     try:
+        from kernel_hub.cli.parser import parse
+
         parsed = parse(words)
         if parsed is None:
             return 0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernel_hub.cli.command import Command, argument, token_in
+from kernel_hub.cli.command import Command, UsageError, argument, token_in
 from kernel_hub.cli.console import counted, size_text
+from kernel_hub.cli.following import binding_lines
 from kernel_hub.cli.locks import LOCK, PROJECT, lock_of
 
 if TYPE_CHECKING:
@@ -53,8 +54,10 @@ def _bundle(arguments: Namespace, console: Console) -> int:
     from kernel_hub.locking.archive import write_archive
     from kernel_hub.locking.mirror import bring
 
+    archive = Path(arguments.to).expanduser().resolve()
+    if archive.exists() and not arguments.force:
+        raise UsageError(f"--to: {archive} is there already", hint="name another file, or replace it with --force")
     _, lock, _, connect, syncer = _opened(arguments, console)
-    archive = Path(arguments.to).expanduser().absolute()
     size_bytes = write_archive(archive, lock, list(bring(lock, syncer, connect)))
     count = len(lock.kernels)
     console.answer(
@@ -75,7 +78,7 @@ def _unbundle(arguments: Namespace, console: Console) -> int:
     from kernel_hub.model.lock_text import format_lock
     from kernel_hub.sources.directory import DirectoryRegistry
 
-    archive, folder = Path(arguments.archive).expanduser(), Path(arguments.to).expanduser().absolute()
+    archive, folder = Path(arguments.archive).expanduser(), Path(arguments.to).expanduser().resolve()
     expected = lock_at(Path(arguments.lock).expanduser().absolute()) if arguments.lock else None
     limit_bytes = DEFAULT_LIMIT_BYTES if arguments.limit_gib is None else arguments.limit_gib << 30
     try:
@@ -104,12 +107,7 @@ def _unbundle(arguments: Namespace, console: Console) -> int:
 
 
 def _bindings(lock: Lock, place: str) -> list[str]:
-    """What to set so that the locked kernels are looked up in a mirror."""
-    namespaces = sorted({kernel.repo.namespace for kernel in lock.kernels})
-    if not namespaces:
-        return []
-    pairs = " ".join(f"{namespace}={place}" for namespace in namespaces)
-    return ["to load from it:", f"  export KERNEL_HUB_REGISTRIES='{pairs}'"]
+    return binding_lines((kernel.repo.namespace for kernel in lock.kernels), place)
 
 
 MIRROR = Command(
@@ -130,7 +128,12 @@ BUNDLE = Command(
     "pack what the lock needs into one file",
     "Fetches every locked build, verifies it against the lock, and writes one archive for a machine without network. "
     "The same lock makes the same bytes.",
-    (PROJECT, LOCK, argument("--to", metavar="FILE", required=True, text="the archive")),
+    (
+        PROJECT,
+        LOCK,
+        argument("--to", metavar="FILE", required=True, text="the archive"),
+        argument("--force", action="store_true", text="replace the archive if it is there"),
+    ),
     _bundle,
 )
 UNBUNDLE = Command(

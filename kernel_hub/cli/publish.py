@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernel_hub.cli.command import Command, UsageError, argument, token_in
 from kernel_hub.cli.console import size_text
+from kernel_hub.cli.following import binding_lines, loading_line
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -41,7 +42,16 @@ def _run(arguments: Namespace, console: Console) -> int:
         allow_dirty=arguments.allow_dirty,
         dry_run=arguments.dry_run,
     )
-    console.answer(_text(report), _to_json(report))
+    lines = [_text(report)]
+    if report.commit:
+        bound = settings.registries.get(repo.namespace)
+        is_found = settings.endpoint if bound is None else bound.url
+        if is_found in (report.target, Path(report.target).absolute().as_uri()):
+            lines.append("to load it:")
+        else:
+            lines.extend(binding_lines([repo.namespace], report.target, token_env=arguments.token_env))
+        lines.append(loading_line(str(repo), version=report.version, branch=report.branch))
+    console.answer("\n".join(lines), _to_json(report))
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kernel_hub.cli.command import Command, argument, needing, token_in
+from kernel_hub.cli.following import binding_lines
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -19,12 +20,16 @@ def _run(arguments: Namespace, console: Console) -> int:
         from kernel_hub.server.exchange import Site
         from kernel_hub.server.http import RequestRecord, serve
     from kernel_hub.settings import load_settings
+    from kernel_hub.sources.directory import DirectoryRegistry
 
-    folder = Path(arguments.folder)
+    folder = Path(arguments.folder).expanduser().resolve()
     site = Site(token=token_in(load_settings(), arguments.token_env), private=arguments.private)
 
     def say_ready(url: str) -> None:
-        console.answer(f"serving {folder.absolute()} at {url}", {"folder": str(folder.absolute()), "url": url})
+        namespaces = sorted({repo.namespace for repo in DirectoryRegistry.open(folder).repos()})
+        token_env = arguments.token_env if arguments.private else None
+        lines = [f"serving {folder} at {url}", *binding_lines(namespaces or ["ORG"], url, token_env=token_env)]
+        console.answer("\n".join(lines), {"folder": str(folder), "url": url, "namespaces": namespaces})
         console.flush()
 
     def say_request(record: RequestRecord) -> None:

@@ -6,6 +6,7 @@ TLS and users of their own are for a proxy in front.
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
 import socket
@@ -74,7 +75,9 @@ def listen(host: str = LOOPBACK, port: int = 0, *, allow_remote: bool = False) -
     """
     if not allow_remote and not _is_loopback(host):
         raise InvalidDocumentError(
-            "host", f"other machines can reach {host!r}", hint="say that this is meant, and set a token"
+            "host",
+            f"other machines can reach {host!r}",
+            hint="if that is meant, say --allow-remote, and --token-env NAME so that not everybody may write",
         )
     # Named as TCP, because asyncio switches off the waiting for full packets (40 ms per answer) only for such sockets.
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -86,7 +89,9 @@ def listen(host: str = LOOPBACK, port: int = 0, *, allow_remote: bool = False) -
     except OSError as error:
         listener.close()
         raise SourceUnavailableError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}", url=f"http://{host}:{port}"
+            f"cannot listen on {host}:{port}: {error.strerror or error}",
+            url=f"http://{host}:{port}",
+            hint="--port 0 takes a free port" if error.errno == errno.EADDRINUSE else "",
         ) from error
     return listener
 

@@ -39,7 +39,7 @@ def open_sink(settings: Settings, target: str, *, token: str | None = None, crea
     if "://" not in target:
         if not target:
             raise InvalidDocumentError("target", "is empty", hint="name a folder or the URL of a Hub")
-        return at_folder(Path(target).expanduser().absolute())
+        return at_folder(Path(target).expanduser().resolve())
     if parts.scheme == "file":
         if parts.netloc not in ("", "localhost"):
             raise InvalidDocumentError("target", f"{target!r} names a folder of another machine")

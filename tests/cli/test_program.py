@@ -14,7 +14,7 @@ import pytest
 import kernel_hub
 from kernel_hub.cli import main
 from kernel_hub.cli.console import Console, printable, size_text
-from kernel_hub.cli.parser import COMMANDS
+from kernel_hub.cli.parser import COMMANDS, GROUPS, parse
 from tests.cli.conftest import Run
 
 ROOT = Path(__file__).parents[2]
@@ -79,7 +79,7 @@ def test_the_module_is_the_program() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        [],
+        ["-v"],
         ["no-such-command"],
         ["explain"],
         ["explain", "acme/axpy", "--no-such-option"],
@@ -98,6 +98,42 @@ def test_a_wrong_command_line_exits_with_2_and_says_where_help_is(run: Run, word
     assert as_json.err == ""
     assert (as_json.error["type"], as_json.error["exit_code"]) == ("UsageError", 2)
     assert "--help" in as_json.error["hint"]
+
+
+def test_the_program_alone_prints_its_help_with_every_command_in_a_group(run: Run) -> None:
+    alone = run()
+    assert (alone.code, alone.out) == (0, run("--help").out)
+    for title, commands in GROUPS.items():
+        section = alone.out.split(f"\n{title}:\n")[1].split("\n\n")[0]
+        assert [line.split()[0] for line in section.splitlines()] == [command.name for command in commands]
+
+
+def test_a_slip_in_a_command_is_told_the_closest(run: Run) -> None:
+    assert "did you mean 'kernel-hub explain'?" in run("explian", "acme/axpy").err
+    assert "did you mean" not in run("zzzzzz").err
+
+
+@pytest.mark.parametrize("words", [("-v", "versions", "acme/axpy"), ("versions", "acme/axpy", "-v")], ids=" ".join)
+def test_verbose_and_json_are_taken_before_and_after_the_command(words: tuple[str, ...]) -> None:
+    parsed = parse(list(words))
+    assert parsed is not None
+    assert (parsed[1].verbose, parsed[1].json) == (True, False)
+
+
+@pytest.mark.parametrize("module", ["kernel_hub.cli", "kernel_hub.cli.parser", "kernel_hub.cli.build"])
+def test_an_interruption_while_the_program_starts_leaves_no_traceback(module: str) -> None:
+    code = (
+        "import runpy, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {module!r}:\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "sys.argv = ['kernel-hub', 'host']\n"
+        "runpy.run_module('kernel_hub', run_name='__main__')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
 @pytest.mark.parametrize("name", NAMES)

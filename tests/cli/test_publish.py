@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from kernel_hub.cli.following import binding_lines
 from kernel_hub.errors import RepositoryNotFoundError
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.server.http import RunningServer, make_app
@@ -13,6 +19,7 @@ from kernel_hub.sources.directory import DirectoryRegistry
 from tests.cli.conftest import Run
 from tests.support.fake_kernels import fake_build, write_fake_kernel
 
+ROOT = Path(__file__).parents[2]
 LABELS = ["torch-cpu", "torch-cuda"]
 
 
@@ -40,6 +47,37 @@ def test_text_says_what_was_sent_and_a_second_time_that_nothing_changed(run: Run
     assert "  build: torch-cpu\n  build: torch-cuda\n  files: 6 sent (" in first.out
     assert second.out.splitlines()[0].endswith(": unchanged")
     assert "  files: 0 sent (0 B), 6 there already\n" in second.out
+
+
+def test_the_next_step_is_printed_and_can_be_taken_as_it_stands(run: Run, builds: Path, tmp_path: Path) -> None:
+    target = tmp_path / "other" / ".." / "a registry"
+    printed = run("publish", str(builds), "--to", str(target), "--repo", "acme/axpy").out.splitlines()
+    export, load = printed[-2:]
+    assert printed[-3] == "to load from it:"
+    assert ".." not in printed[0]
+    done = subprocess.run(
+        ["sh", "-c", f"{export}\n{load.replace('python', shlex.quote(sys.executable), 1)}"],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("<module ")
+
+
+def test_a_kernel_whose_namespace_is_bound_there_needs_no_binding(
+    run: Run, builds: Path, registry: DirectoryRegistry, tmp_path: Path
+) -> None:
+    printed = run("publish", str(builds), "--to", str(tmp_path / "registry"), "--repo", "acme/axpy").out
+    assert "KERNEL_HUB_REGISTRIES" not in printed
+    assert printed.splitlines()[-1].startswith("  python -c 'from kernel_hub import get_kernel")
+
+
+def test_a_binding_that_needs_a_token_names_the_variable() -> None:
+    lines = binding_lines(["acme", "acme"], "http://127.0.0.1:8000", token_env="ACME_TOKEN")
+    text = lines[1].partition("=")[2].strip("'")
+    assert json.loads(text) == {"acme": {"url": "http://127.0.0.1:8000", "token-env": "ACME_TOKEN"}}
 
 
 def test_one_build_and_another_branch_can_be_published(run: Run, builds: Path, tmp_path: Path) -> None:

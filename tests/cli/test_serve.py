@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -118,3 +119,18 @@ def test_what_cannot_be_served_is_an_error(
 ) -> None:
     result = run("serve", str(tmp_path / "registry"), "--port", "0", *words, "--json")
     assert (result.code, result.error["type"]) == (code, kind)
+
+
+def test_what_may_not_or_cannot_be_listened_on_names_the_option(
+    run: Run, registry: DirectoryRegistry, tmp_path: Path
+) -> None:
+    words = ("serve", str(tmp_path / "registry"))
+    remote = run(*words, "--host", "0.0.0.0", "--json").error["hint"]
+    assert "--allow-remote" in remote
+    assert "--token-env" in remote
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        result = run(*words, "--port", str(taken.getsockname()[1]), "--json")
+    assert result.code == 5
+    assert "--port 0" in result.error["hint"]
