@@ -89,7 +89,13 @@ def put_in_place(stage: Path, folder: Path) -> None:
         folder.unlink()
     elif folder.exists():
         folder.rename(old)
-    stage.rename(folder)
+    try:
+        stage.rename(folder)
+    except BaseException:
+        # Interrupted in between, the one that was there before comes back.
+        if old.exists() and not folder.exists():
+            old.rename(folder)
+        raise
     shutil.rmtree(old, ignore_errors=True)
 
 
