@@ -60,10 +60,14 @@ def find_builds(folder: Path, *, named_by: str) -> LocalBuilds:
     )
 
 
+def is_project(folder: Path) -> bool:
+    """Whether a folder holds the sources of a kernel."""
+    return any(folder.glob("build*.toml"))
+
+
 def _places(folder: Path) -> tuple[Path, ...]:
     # The sources of a kernel lie in `torch-ext`, which reads as the label of a build without compiled code.
-    is_project = any(folder.glob("build*.toml"))
-    return (folder / BUILD_FOLDER,) if is_project else (folder, folder / BUILD_FOLDER)
+    return (folder / BUILD_FOLDER,) if is_project(folder) else (folder, folder / BUILD_FOLDER)
 
 
 def _builds_in(folder: Path) -> dict[str, Path]:

@@ -21,7 +21,7 @@ from kernel_hub.errors import (
     NotLockedError,
     ResolutionError,
 )
-from kernel_hub.local import find_builds
+from kernel_hub.local import find_builds, is_project
 from kernel_hub.locking.lookup import binding_of, find_pin
 from kernel_hub.model.host import Host
 from kernel_hub.model.metadata import Metadata
@@ -108,7 +108,7 @@ class Planner:
         if fitting is not None:
             note = f"{first.pin} has no fitting build; took the newest version in range that has one"
             return replace(fitting, notes=(*fitting.notes, note))
-        return replace(first, alternatives=self._other_versions(request, connection, pins))
+        return replace(first, alternatives=(*self._other_versions(request, connection, pins), *first.alternatives))
 
     def _plan_moved(self, request: Request, pin: Pin, move: Redirect, followed: tuple[Requirement, ...]) -> Plan:
         """The plan for where a kernel moved to, once the policy was asked about that place."""
@@ -208,6 +208,7 @@ class Planner:
             trust=self._trust(request, connection, pin.commit, lambda: connection.source.publisher(pin.repo.namespace)),
             metadata=metadata,
             faults=faults,
+            alternatives=_build_from(metadata),
             notes=tuple(notes),
         )
 
@@ -231,6 +232,7 @@ class Planner:
             override=override,
             metadata=metadata,
             faults=faults,
+            alternatives=("build it here from its sources: kernel-hub build",) if is_project(folder) else (),
             folders=builds.folders,
             notes=notes,
         )
@@ -273,6 +275,12 @@ class Planner:
                     f"take version {number}, which has a build that fits ({plan.chosen.variant.name}): version={number}",
                 )
         return ()
+
+
+def _build_from(metadata: Mapping[str, Metadata]) -> tuple[str, ...]:
+    """The way out by building, where builds that were read say what they were built from."""
+    sources = sorted({read.source for read in metadata.values() if read.source is not None})
+    return tuple(f"build it here from its sources at {source}: kernel-hub build" for source in sources[:1])
 
 
 def _needs_refs(request: Request) -> bool:

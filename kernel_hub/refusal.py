@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from kernel_hub.errors import NoCompatibleVariantError
 from kernel_hub.model.backend import Backend, BackendKind
 from kernel_hub.model.framework import Torch, TorchStableAbi
-from kernel_hub.model.host import Host
+from kernel_hub.model.host import ANY_MACOS, Host
 from kernel_hub.model.selection import Accepted, Reason, Rejected, Selection
-from kernel_hub.model.variant import ArchLabel, NoarchLabel
+from kernel_hub.model.variant import ArchLabel, NoarchLabel, UnknownLabel
 from kernel_hub.select import DECISION_TABLE
 
 SHOWN = 3
+# Code for another kind of processor is further away than the same kind's code for another CPU or another system.
+_OTHER_KIND = 1_200
 
 # How hard an axis is to change: the machine itself, then its Python, then its backend, then a version to install.
 _WEIGHTS = {
@@ -86,8 +89,7 @@ def ways_out(selection: Selection, alternatives: Sequence[str] = ()) -> list[str
         ways.append("take the CPU build: backend='cpu'")
     if any(Reason.NEEDS_NEWER in entry.reasons for entry in near):
         ways.append("upgrade kernel_hub: some builds are made for a newer one")
-    ways.append("build it here from its sources: kernel-hub build")
-    return ways
+    return ways or ["ask its publisher for a build for this machine"]
 
 
 def machine(host: Host) -> str:
@@ -95,7 +97,9 @@ def machine(host: Host) -> str:
     python = f"Python {host.python}{' (free-threaded)' if host.free_threaded else ''}" if host.python else None
     torch = f"torch {host.torch}" if host.torch else "no torch"
     backend = str(host.backend) if host.backend else "unknown backend"
-    macos = f"macOS {host.macos}" if host.macos else None
+    # A target that names no macOS takes part in selection as one that every build is content with.
+    is_mac = host.os == "darwin" and host.macos not in (None, ANY_MACOS)
+    macos = f"macOS {host.macos}" if is_mac else None
     parts = [
         f"{host.cpu or 'unknown CPU'} {host.os or 'unknown system'}",
         macos,
@@ -138,10 +142,26 @@ def _near(rejected: Rejected, host: Host) -> Near:
         refusals = [refusal for refusal in (rule.check(label, host) for rule in DECISION_TABLE) if refusal is not None]
         failing = [(refusal.reason, refusal.wanted, refusal.found) for refusal in refusals]
         distance = _version_distance(label, host)
+    kind = _kind(label)
+    if host.backend is not None and kind is not None and kind is not host.backend.kind:
+        distance += _OTHER_KIND
     text = "; ".join(f"{reason.value}: needs {wanted}, here {found}" for reason, wanted, found in failing)
     reasons = tuple(reason for reason, _, _ in failing)
     distance += sum(_WEIGHTS[reason] for reason in reasons)
     return Near(rejected, reasons, f"{rejected.variant.name}: {text}", distance)
+
+
+def _kind(label: ArchLabel | NoarchLabel | UnknownLabel) -> BackendKind | None:
+    """The kind of backend that a build is for; None if it is for none in particular."""
+    match label:
+        case ArchLabel():
+            return label.backend.kind
+        case NoarchLabel(name):
+            return next((kind for kind in BackendKind if kind.value == name), None)
+        case UnknownLabel():
+            return None
+        case _:
+            assert_never(label)
 
 
 def _version_distance(label: ArchLabel, host: Host) -> int:

@@ -121,8 +121,14 @@ def _at_revision(requirement: Requirement, refs: Refs, revision: str) -> Pin:
     names = ", ".join(sorted({*refs.branches, *refs.tags})) or "none"
     raise RevisionNotFoundError(
         f"{requirement.repo} has no branch or tag {revision!r}; it has: {names}",
-        hint="a commit is given by all of its 40 hexadecimal digits",
+        hint=_meant(refs, revision) or "a commit is given by all of its 40 hexadecimal digits",
     )
+
+
+def _meant(refs: Refs, revision: str) -> str:
+    """What a revision that is a version's number was probably meant to be; empty if it is none."""
+    number = int(revision) if revision.isdecimal() and revision.isascii() else None
+    return f"did you mean @v{number} or version={number}?" if number in refs.versions() else ""
 
 
 def _at_commit(requirement: Requirement, refs: Refs, commit: str) -> Pin:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _MAX_BYTES = 16 << 20
 _STANDARD_INPUT = "-"
+_HOST_FORM = "see what one looks like: kernel-hub host --json"
 
 
 def read_document(path: str, console: Console) -> tuple[bytes, str]:
@@ -39,6 +40,8 @@ def read_document(path: str, console: Console) -> tuple[bytes, str]:
 def read_host(path: str | None, console: Console) -> Host | None:
     """The machine described in a file; None if no file is named.
 
+    Every fact may be left out but one: a file that names neither the CPU nor the system describes no machine.
+
     Raises:
         InvalidDocumentError: Naming the file and the key at fault.
     """
@@ -48,7 +51,15 @@ def read_host(path: str | None, console: Console) -> Host | None:
     from kernel_hub.model.host import Host
 
     content, name = read_document(path, console)
-    return Host.from_json(load_json_value(content, name=name, limit_bytes=_MAX_BYTES), name=name)
+    try:
+        host = Host.from_json(load_json_value(content, name=name, limit_bytes=_MAX_BYTES), name=name)
+    except InvalidDocumentError as error:
+        raise InvalidDocumentError(
+            error.document, error.problem, location=error.location, hint=error.hint() or _HOST_FORM
+        ) from None
+    if host.cpu is None and host.os is None:
+        raise InvalidDocumentError(name, "names neither 'cpu' nor 'os', so it describes no machine", hint=_HOST_FORM)
+    return host
 
 
 def read_labels(path: str, console: Console) -> list[str]:

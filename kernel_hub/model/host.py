@@ -29,6 +29,9 @@ from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.backend import Backend, BackendKind, parse_kind
 from kernel_hub.model.capability import Capability, CudaCapability, RocmArch, parse_capability
 
+ANY_MACOS = Version("999.0")
+"""Stands for "whichever macOS a build asks for", in a host that nobody looked at; never shown as a version."""
+
 _KEYS = frozenset(
     [
         "cpu",

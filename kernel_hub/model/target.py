@@ -26,13 +26,11 @@ from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.backend import Backend, BackendKind
 from kernel_hub.model.capability import Capability, CudaCapability, RocmArch, UnknownArch, parse_capability
 from kernel_hub.model.framework import Torch, TorchStableAbi, TvmFfi
-from kernel_hub.model.host import Device, Host
+from kernel_hub.model.host import ANY_MACOS, Device, Host
 from kernel_hub.model.variant import KNOWN_CPUS, KNOWN_SYSTEMS, ArchLabel, Label, NoarchLabel
 
 _NAMED_VERSION = re.compile(r"(torch|tvmffi|macos)([0-9]+(?:\.[0-9]+)?)")
 _EXAMPLE = "linux-x86_64-cu128-torch2.13"
-# A Metal build asks for a macOS version that a target need not name.
-_ANY_MACOS = Version("999.0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +127,7 @@ class Target:
             tvm_ffi=self.tvm_ffi,
             backend=self.backend,
             devices=devices or None,
-            macos=self.macos or _ANY_MACOS,
+            macos=self.macos or ANY_MACOS,
         )
 
     def host_for(self, label: Label) -> Host:
@@ -161,7 +159,7 @@ class Target:
             tvm_ffi=tvm_ffi,
             backend=backend,
             devices=devices or None,
-            macos=self.macos or _ANY_MACOS,
+            macos=self.macos or ANY_MACOS,
         )
 
     def __str__(self) -> str:

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from kernel_hub.cache import Cache
+from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.index import Index
 from kernel_hub.model.digest import Digest
 from kernel_hub.sources.late import LateHub
 from kernel_hub.sources.wrappers import CachedSource
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kernel_hub.model.source import Source
     from kernel_hub.registries import Registry
     from kernel_hub.settings import Settings
@@ -100,9 +103,7 @@ def _inner(
     user_agent: str | Mapping[str, str] | None,
 ) -> Source:
     if registry is not None and registry.folder is not None:
-        from kernel_hub.sources.directory import DirectoryRegistry
-
-        return DirectoryRegistry.open(registry.folder)
+        return _opened(registry, registry.folder)
     url = settings.endpoint if registry is None else registry.url
 
     def make() -> HubSource:
@@ -119,6 +120,23 @@ def _inner(
 
     # A URL with credentials is refused at once, because even without a question it would stand in messages.
     return make() if "@" in urlsplit(url).netloc else LateHub(url, make)
+
+
+def _opened(registry: Registry, folder: Path) -> Source:
+    from kernel_hub.sources.directory import DirectoryRegistry
+    from kernel_hub.sources.registry_store import MARKER
+
+    try:
+        if folder.is_dir():
+            return DirectoryRegistry.open(folder)
+        problem = f"{folder} is not a folder" if folder.exists() else f"the folder {folder} does not exist"
+        hint = ""
+    except InvalidDocumentError as error:
+        problem, hint = error.message, error.hint()
+    if not (folder / MARKER).is_file():
+        made = f"kernel-hub publish --to {folder}, or kernel-hub serve {folder} --create"
+        hint = f"correct the path, or make a registry there: {made}"
+    raise InvalidDocumentError(registry.defined_in, problem, location=registry.namespace, hint=hint)
 
 
 def _place(settings: Settings, registry: Registry | None) -> Place:

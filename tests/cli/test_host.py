@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from kernel_hub.model.host import Host
 from tests.cli.conftest import Run
 
@@ -34,3 +36,15 @@ def test_the_json_form_is_the_file_that_other_commands_take(run: Run, tmp_path: 
     from_here = run("select", "--labels", "-", "--json", stdin=labels)
     assert from_file.json == from_here.json
     assert from_file.json["accepted"] == ["torch-universal"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"cpus": "x86_64"}', '{"cpu": 1}', "{}", '{"torch": "2.13.0"}', '{"cpu": null}']
+)
+def test_a_file_that_describes_no_machine_is_refused_with_where_to_get_one(run: Run, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "host.json"
+    path.write_text(text, encoding="utf-8")
+    result = run("select", "--host", str(path), "--labels", "-", "--json", stdin=b"torch-cpu")
+    assert (result.code, result.error["type"]) == (2, "InvalidDocumentError")
+    assert str(path) in result.error["message"]
+    assert "kernel-hub host --json" in result.error["hint"]

@@ -411,3 +411,14 @@ def test_an_override_for_a_misspelt_name_is_told_of(registry, loader, tmp_path: 
         caplog.clear()
         loader(KERNEL_HUB_OVERRIDES=f"acme/axpy={folder}").plan(ask())
     assert "override" not in caplog.text
+
+
+def test_building_is_a_way_out_where_the_sources_are_known(registry, loader, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    publish_fake_kernel(registry, builds=["torch-rocm"])
+    assert "kernel-hub build" not in str(loader().plan(ask()))
+    folder = write_fake_kernel(tmp_path / "axpy", ["torch-rocm"])
+    for is_project in (False, True):
+        with pytest.raises(NoCompatibleVariantError) as caught:
+            loader().load_folder(ask(), folder)
+        assert ("kernel-hub build" in caught.value.hint()) == is_project
+        (folder / "build.toml").touch()

@@ -9,8 +9,9 @@ import pytest
 from kernel_hub.errors import NoCompatibleVariantError
 from kernel_hub.model.host import Host
 from kernel_hub.model.selection import Selection
+from kernel_hub.model.target import Target
 from kernel_hub.narrow import narrow
-from kernel_hub.refusal import SHOWN, best, nearest
+from kernel_hub.refusal import SHOWN, best, machine, nearest, ways_out
 from kernel_hub.select import select, variants_of_names
 
 BUILDS = [
@@ -38,11 +39,11 @@ def refused(facts: dict[str, object], names: list[str]) -> NoCompatibleVariantEr
     return caught.value
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-def test_the_error_names_machine_closest_builds_and_ways_out(machine: str) -> None:
-    error = refused(MACHINES[machine], BUILDS)
+@pytest.mark.parametrize("name", MACHINES)
+def test_the_error_names_machine_closest_builds_and_ways_out(name: str) -> None:
+    error = refused(MACHINES[name], BUILDS)
     text = str(error)
-    assert machine in text
+    assert name in text
     assert "torch 2.13.0+cu130" in text
     assert "CUDA 13.0" in text
     shown = [line for line in text.splitlines() if line.strip().startswith("torch2")]
@@ -85,9 +86,9 @@ def test_a_kernel_without_builds_says_so() -> None:
 
 
 def test_an_architecture_refusal_names_the_device() -> None:
-    machine = Host.from_json(X86 | {"devices": [{"name": "B200", "arch": "10.0"}]})
+    host = Host.from_json(X86 | {"devices": [{"name": "B200", "arch": "10.0"}]})
     name = "torch213-cxx11-cu130-x86_64-linux"
-    selection: Selection = narrow(select(variants_of_names([name]), machine, subject="a/b"), {name: ("9.0a",)})
+    selection: Selection = narrow(select(variants_of_names([name]), host, subject="a/b"), {name: ("9.0a",)})
     with pytest.raises(NoCompatibleVariantError, match=r"GPU architecture: needs 9\.0a, here device 0"):
         best(selection)
 
@@ -95,3 +96,34 @@ def test_an_architecture_refusal_names_the_device() -> None:
 def test_a_build_that_nobody_understands_is_never_the_closest() -> None:
     near = nearest(select(variants_of_names([*BUILDS, "garbage", "torch3-x-cu140-x86_64-linux"]), Host.from_json(X86)))
     assert [entry.rejected.variant.name for entry in near[-2:]] == ["torch3-x-cu140-x86_64-linux", "garbage"]
+
+
+@pytest.mark.parametrize("facts", [X86, MACHINES["aarch64 linux"]])
+def test_the_same_kind_of_backend_is_closer_than_another_one(facts: dict[str, object]) -> None:
+    host = Host.from_json(facts)
+    others = ["torch-rocm", "torch-cpu", "torch213-cxx11-cpu-aarch64-linux", "torch213-cxx11-rocm71-x86_64-linux"]
+    same = ["torch29-cxx11-cu126-x86_64-linux", "torch210-cxx11-cu126-x86_64-linux"]
+    rejected = nearest(select(variants_of_names([*others, *same]), host))
+    assert {entry.rejected.variant.name for entry in rejected[: len(same)]} == set(same)
+
+
+def test_building_is_a_way_out_only_if_the_caller_knows_the_sources() -> None:
+    selection = select(variants_of_names(["torch-rocm"]), Host.from_json(X86))
+    assert ways_out(selection) == ["ask its publisher for a build for this machine"]
+    assert ways_out(selection, ["build it here"]) == ["build it here"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("linux-x86_64-cpu-torch2.13", None),
+        ("darwin-aarch64-metal-torch2.13", None),
+        ("darwin-aarch64-metal-torch2.13-macos26.0", "macOS 26.0"),
+    ],
+)
+def test_what_a_target_leaves_open_is_not_shown_as_a_fact(text: str, shown: str | None) -> None:
+    host = Target.parse(text).host
+    assert host is not None
+    assert ("macOS" in machine(host)) == (shown is not None)
+    assert shown is None or shown in machine(host)
+    assert "999" not in machine(host)

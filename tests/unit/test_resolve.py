@@ -66,3 +66,12 @@ def test_a_commit_is_its_own_pin_and_keeps_its_version_if_a_branch_points_at_it(
 def test_an_absent_revision_lists_branches_and_tags() -> None:
     with pytest.raises(RevisionNotFoundError, match="release-a"):
         resolve(Requirement.parse("acme/axpy", revision="nope"), REFS)
+
+
+def test_a_versions_number_given_as_a_revision_is_recognised() -> None:
+    with pytest.raises(RevisionNotFoundError, match="no branch or tag '1'") as caught:
+        resolve(Requirement.parse("acme/axpy", revision="1"), REFS)
+    assert caught.value.hint() == "did you mean @v1 or version=1?"
+    with pytest.raises(RevisionNotFoundError) as other:
+        resolve(Requirement.parse("acme/axpy", revision="7"), REFS)
+    assert "40 hexadecimal" in other.value.hint()

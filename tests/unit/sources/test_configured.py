@@ -89,3 +89,27 @@ def test_a_registry_that_wants_a_token_says_how_to_give_it_one(
     if "ACME_TOKEN" in binding:
         settings = load_settings(environ | {"ACME_TOKEN": "hf_right"}, tmp_path)
         assert isinstance(_refused(settings)[0], RepositoryNotFoundError)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "problem"),
+    [
+        (lambda folder: None, "does not exist"),
+        (Path.touch, "is not a folder"),
+        (Path.mkdir, "is no registry"),
+    ],
+    ids=["absent", "a file", "another folder"],
+)
+def test_a_folder_that_is_no_registry_is_named_with_its_setting_and_how_to_make_one(
+    tmp_path: Path, prepare: Callable[[Path], None], problem: str
+) -> None:
+    folder = tmp_path / "kernels"
+    prepare(folder)
+    (tmp_path / "pyproject.toml").write_text('[tool.kernel-hub.registries]\nacme = "kernels"\n')
+    settings = load_settings({"HF_HOME": str(tmp_path), "HOME": str(tmp_path)}, tmp_path)
+    with pytest.raises(InvalidDocumentError, match=problem) as caught:
+        connect(settings, "acme", host_facts={})
+    assert "pyproject.toml [tool.kernel-hub.registries]: acme: " in caught.value.message
+    assert str(folder) in caught.value.message
+    assert f"kernel-hub serve {folder} --create" in caught.value.hint()
+    assert f"kernel-hub publish --to {folder}" in caught.value.hint()
