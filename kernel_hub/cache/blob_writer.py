@@ -33,6 +33,7 @@ SUFFIX = ".incomplete"
 _KEEP_FROM_BYTES = 1 << 20
 _ABANDONED_AFTER_S = 3600.0
 _COPY_BYTES = 1 << 20
+_VARIABLES = "HF_HUB_CACHE (for kernels of a bound registry: KERNEL_HUB_HOME)"
 _HOST = re.sub(r"[^A-Za-z0-9]", "_", platform.node())[:40]
 
 
@@ -233,9 +234,9 @@ def storing(folder: Path) -> Iterator[None]:
     except OSError as error:
         match error.errno:
             case errno.ENOSPC | errno.EDQUOT:
-                way_out = "make room (`kernel-hub cache prune`), or set HF_HUB_CACHE to a folder on another disk"
+                way_out = f"make room (`kernel-hub cache prune`), or set {_VARIABLES} to a folder on another disk"
             case errno.EROFS | errno.EACCES | errno.EPERM:
-                way_out = "set HF_HUB_CACHE to a folder that you may write to"
+                way_out = f"set {_VARIABLES} to a folder that you may write to"
             case _:
                 way_out = "check the disk; the cache may be removed at any time"
         raise CacheError(f"the cache at {folder} cannot be used: {error.strerror or error}", hint=way_out) from error

@@ -29,7 +29,7 @@ from kernel_hub.settings import LOCK_VARIABLE, Settings
 
 if TYPE_CHECKING:
     from kernel_hub.model.lock_pin import FoundLock, LockedPin
-    from kernel_hub.model.requirement import Requirement
+    from kernel_hub.model.requirement import RepoId, Requirement
     from kernel_hub.registries import Registry
 
 # Where build backends put files of a distribution's metadata: setuptools beside it, hatchling in a folder of its own.
@@ -144,8 +144,19 @@ def binding_of(settings: Settings, locked: LockedPin) -> Registry | None:
         found = registry_of(registries_of_project(project), namespace)
         if found is not None:
             return found
-    raise RepositoryNotFoundError(
-        f"{locked.pin.repo} cannot be looked up: the lock {locked.found} was made with {namespace!r} bound to a registry, "
+    raise unbound(locked.pin.repo, str(locked.found))
+
+
+def unbound(repo: RepoId, lock: str) -> RepositoryNotFoundError:
+    """The error for what was locked in a registry and now would be asked for on the Hub.
+
+    Args:
+        repo: The kernel.
+        lock: The lock.
+    """
+    namespace = repo.namespace
+    return RepositoryNotFoundError(
+        f"{repo} cannot be looked up: the lock {lock} was made with {namespace!r} bound to a registry, "
         "and here nothing binds it",
         hint=f"bind {namespace!r} to that registry here too: KERNEL_HUB_REGISTRIES='{namespace}=URL', or "
         f"[tool.kernel-hub.registries] in the pyproject.toml beside the lock",

@@ -16,6 +16,7 @@ from kernel_hub.errors import IncompleteArtifactError, OfflineError, TargetNotSe
 from kernel_hub.fetch import fetch, fetch_attestation
 from kernel_hub.loader import Loader
 from kernel_hub.locking.builds import serves
+from kernel_hub.locking.lookup import unbound
 from kernel_hub.locking.make import Connect
 from kernel_hub.model.artifact import Expectation, VerifiedArtifact
 from kernel_hub.model.host import Host
@@ -73,11 +74,17 @@ class Syncer:
         lock_path: Its file.
         connect: The source and cache of a repository.
         progress: Told about downloads.
+
+    Raises:
+        RepositoryNotFoundError: If a kernel was locked in a registry and the settings do not bind its namespace.
     """
 
     def __init__(
         self, settings: Settings, lock: Lock, lock_path: Path, connect: Connect, *, progress: Progress | None = None
     ) -> None:
+        for kernel in lock.kernels:
+            if kernel.registry is not None and settings.registry_of(kernel.registry) is None:
+                raise unbound(kernel.repo, str(lock_path))
         # What an override puts in a kernel's place is not in the lock.
         self._settings = replace(settings, overrides=(), locked_only=False)
         self._lock = lock

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from kernel_hub.model.metadata import AtVersion
 from kernel_hub.model.requirement import RepoId, Requirement
 from kernel_hub.plan import Request
 from kernel_hub.settings import load_settings
+from tests.support.child import PROJECT
 from tests.support.fake_kernels import fake_build, publish_fake_kernel
 from tests.support.hub import HubServer
 from tests.support.locks import bound_settings, lock_of, registry_in
@@ -80,6 +83,25 @@ def test_what_nothing_binds_is_an_error_before_any_request(
     with pytest.raises(RepositoryNotFoundError):
         elsewhere.load(Request(REQUEST, lock_file=project / "kernel-hub.lock"))
     assert not elsewhere.availability(beside(project))
+    assert hub_server.log.lines == []
+
+
+@pytest.mark.parametrize("words", [["--all-builds"], ["--target", "linux-x86_64-cpu-torch2.13"], []])
+def test_what_nothing_binds_is_not_synced_from_the_hub_either(
+    project: Path, elsewhere: Loader, hub_server: HubServer, tmp_path: Path, words: list[str]
+) -> None:
+    (project / "pyproject.toml").write_text("")
+    hub = hub_server.child_environment(tmp_path / "child")
+    code = "import sys; from kernel_hub.cli import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "sync", "--lock", str(project / "kernel-hub.lock"), *words],
+        env=hub | {"PYTHONPATH": str(PROJECT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3 and "was made with 'acme' bound to a registry" in done.stderr
     assert hub_server.log.lines == []
 
 

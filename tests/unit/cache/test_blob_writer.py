@@ -185,3 +185,4 @@ def test_a_cache_that_may_not_be_written_names_the_setting(tmp_path: Path, numbe
     with pytest.raises(CacheError) as caught, storing(tmp_path):
         raise OSError(number, os.strerror(number))
     assert "HF_HUB_CACHE" in caught.value.hint()
+    assert "KERNEL_HUB_HOME" in caught.value.hint(), "where the caches of bound registries lie"
