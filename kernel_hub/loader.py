@@ -137,7 +137,9 @@ class Loader:
         if plan.pin is not None and isinstance(plan.request.requirement.wish, AnyVersion):
             _LOG.info("%s: no version asked for, taking %s", plan.request.requirement, plan.pin)
         for note in (*plan.notes, *plan.selection.notes, *chosen.notes):
-            _LOG.info("%s: %s", plan.request.requirement, note)
+            _LOG.log(
+                logging.WARNING if note in chosen.yanked else logging.INFO, "%s: %s", plan.request.requirement, note
+            )
         verified = self._verified(plan, chosen)
         notes = (*plan.notes, *plan.selection.notes, *chosen.notes)
         with importing(plan.locked), offering(self._load_below(plan, verified.metadata, above)):

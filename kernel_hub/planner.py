@@ -38,6 +38,7 @@ from kernel_hub.select import BUILD_FOLDER, select, variants_of
 from kernel_hub.settings import Settings
 from kernel_hub.sources.configured import Connection, connect
 from kernel_hub.trust import Decision, Subject
+from kernel_hub.yanks import mark, yanks_of
 
 if TYPE_CHECKING:
     from kernel_hub.model.lock_pin import LockedPin
@@ -198,6 +199,7 @@ class Planner:
         if request.check_arch and has_devices(host):
             metadata, faults = read_described(connection, pin, tuple(v.variant.name for v in selection.accepted))
             selection = narrow_to_devices(selection, metadata, request.device)
+        selection = mark(selection, yanks_of(connection.source, connection.cache, pin))
         notes = [f"a newer version is available: v{pin.newer}"] if pin.newer is not None else []
         return Plan(
             request,
