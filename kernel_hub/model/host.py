@@ -3,7 +3,7 @@
 A `Host` is detected once (see `kernel_hub.detect`), printed, written to JSON, edited, and passed in; so selection can be
 asked about any machine, also one that is not here. A fact that could not be found is None, never a guess.
 
-JSON form (one object; every key optional, null means unknown):
+JSON form (one object; every key optional, null means unknown; a file on a command line must name the CPU or the system):
 
     cpu, os                 "x86_64", "linux"
     torch                   full version text, e.g. "2.9.0.dev20250820+cu128", or major.minor
