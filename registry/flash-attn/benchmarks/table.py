@@ -27,7 +27,8 @@ def table(result: dict[str, Any]) -> str:
     lines = [
         f"{result['cpu']}, {result['threads']} threads, {result['instruction_set']}, torch {result['torch']}, "
         f"{result['clock']}, median of {result['rows'][0]['samples']['flash_attn']['rounds']} rounds; the machine was "
-        f"shared; rounds that others disturbed were repeated as long as patience lasted (load average at the end {result['load_average'][0]:.1f}).",
+        f"shared; rounds that others disturbed were repeated as long as patience lasted (load average at the end "
+        f"{result['load_average'][0]:.1f}).",
         f"Measured peaks: float32 {result['peak_float32_flops'] / 1e9:.0f} GFLOP/s, bfloat16 "
         f"{peak / 1e9:.0f} GFLOP/s, reading {result['read_bytes_per_s'] / 1e9:.0f} GB/s from "
         f"{result['read_working_set_bytes'] >> 20} MiB. The share is of the peak of the element type (float16 is computed "
