@@ -20,6 +20,7 @@ from kernel_hub.loader import Loader
 from kernel_hub.locking.lookup import calling_code
 from kernel_hub.model.host import Host
 from kernel_hub.model.requirement import RepoId, Requirement
+from kernel_hub.places import written_path
 from kernel_hub.plan import Availability, Plan, Request
 from kernel_hub.settings import Settings, load_settings
 from kernel_hub.sources.hub_progress import TerminalProgress
@@ -199,7 +200,7 @@ def get_local_kernel(
         KernelHubError: Of the stage that failed.
     """
     del trust_remote_code, user_agent
-    folder = Path(repo_path).expanduser()
+    folder = written_path(Path(repo_path), "local path")
     request = Request(_LOCAL, backend=backend, check_arch=check_arch, device=device)
     return _loader().load_folder(request, folder).module
 
@@ -236,7 +237,7 @@ def _request(
 
 
 def _locked(request: Request, lockfile: str | PathLike[str] | None) -> Request:
-    path = None if lockfile is None else Path(lockfile).expanduser().absolute()
+    path = None if lockfile is None else written_path(Path(lockfile), "lockfile").absolute()
     return replace(request, locked=True, lock_file=path)
 
 

@@ -41,8 +41,12 @@ def find_builds(folder: Path, *, named_by: str) -> LocalBuilds:
     Raises:
         InvalidDocumentError: If there is no such folder, or nothing in it is a build.
     """
-    if not folder.is_dir():
-        problem = "is not a folder" if folder.exists() else "does not exist"
+    try:
+        is_there, is_folder = folder.exists(), folder.is_dir()
+    except (OSError, ValueError) as error:
+        raise InvalidDocumentError(named_by, f"the folder {str(folder)[:200]} cannot be looked at: {error}") from None
+    if not is_folder:
+        problem = "is not a folder" if is_there else "does not exist"
         raise InvalidDocumentError(
             named_by, f"the folder {folder} {problem}", hint="correct the path or remove the entry"
         )

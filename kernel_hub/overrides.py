@@ -7,7 +7,6 @@ name a kernel.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.requirement import RepoId
+from kernel_hub.places import written_json, written_path
 
 VARIABLES = ("LOCAL_KERNELS", "KERNEL_HUB_OVERRIDES")
 _FARTHEST_SLIP = 2
@@ -52,7 +52,9 @@ def read_overrides(environment: Mapping[str, str], here: Path) -> tuple[Override
     for name in VARIABLES:
         text = environment.get(name, "").strip()
         for repo, path in _override_entries(name, text):
-            found[repo] = Override(repo, (here / Path(path).expanduser()).absolute(), f"{name}: {repo}={path}")
+            found[repo] = Override(
+                repo, (here / written_path(path, f"{name}: {repo}")).absolute(), f"{name}: {repo}={path}"
+            )
     return tuple(found[repo] for repo in sorted(found))
 
 
@@ -71,10 +73,7 @@ def _override_entries(name: str, text: str) -> list[tuple[RepoId, str]]:
     if not text:
         return []
     if text.startswith("{"):
-        try:
-            value = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise InvalidDocumentError(name, f"is not JSON: {error.msg}", hint=_FORMS) from None
+        value = written_json(text, name, hint=_FORMS)
         if not isinstance(value, dict) or not all(isinstance(path, str) and path for path in value.values()):
             raise InvalidDocumentError(name, "is not an object of repository names and folders", hint=_FORMS)
         return [(_repo(name, repo), path) for repo, path in value.items()]

@@ -8,7 +8,6 @@ the name of a private kernel to the public Hub.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from urllib.request import url2pathname
 from kernel_hub.configuration import read_toml, require_known, table_in
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.requirement import RepoId
+from kernel_hub.places import is_file, written_json, written_path, written_url
 
 VARIABLE = "KERNEL_HUB_REGISTRIES"
 PROJECT_TABLE = "tool.kernel-hub.registries"
@@ -79,7 +79,7 @@ def read_registries(text: str, here: Path, project: Path | None, user: Path) -> 
     bindings = [_Bindings(_of_text(text.strip()), VARIABLE, here)]
     if project is not None:
         bindings.append(_of_project(project))
-    if user.exists():
+    if is_file(user):
         document = read_toml(user)
         require_known(document, _USER_KEYS, user)
         bindings.append(_Bindings(table_in(document, user, "registries"), f"{user} [registries]", user.parent))
@@ -116,10 +116,7 @@ def registry_of(registries: Mapping[str, Registry], namespace: str) -> Registry 
 
 def _of_text(text: str) -> Mapping[str, Any]:
     if text.startswith("{"):
-        try:
-            value = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise InvalidDocumentError(VARIABLE, f"is not JSON: {error.msg}", hint=_FORMS) from None
+        value = written_json(text, VARIABLE, hint=_FORMS)
         return value if isinstance(value, dict) else {}
     pairs = {}
     for entry in text.split():
@@ -171,7 +168,11 @@ def _registry(namespace: str, entry: object, defined_in: str, folder: Path) -> R
         raise InvalidDocumentError(
             defined_in, "is not the name of a variable", location=f"{namespace}.token-env", hint=forms
         )
-    parts = urlsplit(url)
+    parts = written_url(url, f"{defined_in}: {namespace}")
+    if parts.scheme == "file" and parts.netloc not in ("", "localhost"):
+        raise InvalidDocumentError(
+            defined_in, f"{url!r} names a folder of another host", location=namespace, hint="write file:///folder"
+        )
     if parts.username or parts.password:
         raise InvalidDocumentError(
             defined_in,
@@ -183,4 +184,6 @@ def _registry(namespace: str, entry: object, defined_in: str, folder: Path) -> R
         return Registry(namespace, url.rstrip("/"), defined_in, token_env)
     if "://" in url:
         raise InvalidDocumentError(defined_in, f"{url!r} is neither http(s):// nor file://", location=namespace)
-    return Registry(namespace, (folder / Path(url).expanduser()).resolve().as_uri(), defined_in, token_env)
+    return Registry(
+        namespace, (folder / written_path(url, f"{defined_in}: {namespace}")).resolve().as_uri(), defined_in, token_env
+    )

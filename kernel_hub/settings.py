@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
-from urllib.parse import urlsplit
 
 from kernel_hub.configuration import read_file
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.overrides import Override, read_overrides
+from kernel_hub.places import below_home, is_file, working_folder, written_path, written_url
 from kernel_hub.registries import Registry, read_registries, registry_of
 from kernel_hub.trust import TrustRules, merged, parse_trust_file
 
@@ -96,13 +96,13 @@ def load_settings(environ: Mapping[str, str] | None = None, folder: Path | None 
         InvalidDocumentError: Naming the variable, or the file and key, at fault.
     """
     environment = dict(os.environ if environ is None else environ)
-    here = Path.cwd() if folder is None else folder
-    hf_home = Path(environment.get("HF_HOME") or _cache_home(environment) / "huggingface").expanduser()
-    hub_cache = environment.get("KERNELS_CACHE") or environment.get("HF_HUB_CACHE") or hf_home / "hub"
+    here = working_folder() if folder is None else folder
+    hf_home = _folder(environment, "HF_HOME") or _cache_home(environment) / "huggingface"
+    hub_cache = _folder(environment, "KERNELS_CACHE") or _folder(environment, "HF_HUB_CACHE") or hf_home / "hub"
     return Settings(
         endpoint=_endpoint(environment),
-        hub_cache=Path(hub_cache).expanduser(),
-        home=Path(environment.get("KERNEL_HUB_HOME") or hf_home / "kernel_hub").expanduser(),
+        hub_cache=hub_cache,
+        home=_folder(environment, "KERNEL_HUB_HOME") or hf_home / "kernel_hub",
         mode=_mode(environment),
         telemetry=not (_flag(environment, "HF_HUB_DISABLE_TELEMETRY") or _flag(environment, "DO_NOT_TRACK")),
         token=environment.get("HF_TOKEN") or environment.get("HUGGING_FACE_HUB_TOKEN") or None,
@@ -112,7 +112,7 @@ def load_settings(environ: Mapping[str, str] | None = None, folder: Path | None 
         ),
         overrides=read_overrides(environment, here),
         verify_always=environment.get("KERNEL_HUB_VERIFY", "").strip().lower() == "always",
-        lock_file=(here / Path(lock).expanduser()).absolute() if (lock := environment.get(LOCK_VARIABLE)) else None,
+        lock_file=(here / lock).absolute() if (lock := _folder(environment, LOCK_VARIABLE)) else None,
         locked_only=_flag(environment, "KERNEL_HUB_LOCKED"),
         trust=_trust_rules(environment, here),
         trust_file=_own_file(environment, "KERNEL_HUB_TRUST", "trust.toml"),
@@ -122,12 +122,19 @@ def load_settings(environ: Mapping[str, str] | None = None, folder: Path | None 
 
 
 def _cache_home(environment: Mapping[str, str]) -> Path:
-    return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return _folder(environment, "XDG_CACHE_HOME") or below_home(".cache", instead="HF_HOME")
+
+
+def _folder(environment: Mapping[str, str], variable: str) -> Path | None:
+    """The path that a variable names, or None."""
+    text = environment.get(variable)
+    return written_path(text, variable) if text else None
 
 
 def _endpoint(environment: Mapping[str, str]) -> str:
     text = (environment.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/")
-    if urlsplit(text).scheme not in ("http", "https") or not urlsplit(text).netloc:
+    parts = written_url(text, "HF_ENDPOINT")
+    if parts.scheme not in ("http", "https") or not parts.netloc:
         raise InvalidDocumentError("HF_ENDPOINT", f"{text!r} is not an http(s) URL")
     return text
 
@@ -171,30 +178,39 @@ def project_file(here: Path) -> Path | None:
     """The nearest `pyproject.toml`, upwards from a folder."""
     for folder in (here, *here.parents):
         candidate = folder / "pyproject.toml"
-        if candidate.is_file():
+        if is_file(candidate):
             return candidate
     return None
 
 
 def _config_file(environment: Mapping[str, str]) -> Path:
     path = _own_file(environment, CONFIG_VARIABLE, "config.toml")
-    if environment.get(CONFIG_VARIABLE) and not path.exists():
+    if environment.get(CONFIG_VARIABLE) and not is_file(path):
         raise InvalidDocumentError(
-            CONFIG_VARIABLE, f"names {path}, which does not exist", hint="correct the path, or unset the variable"
+            CONFIG_VARIABLE,
+            f"names {path}, which does not exist or cannot be read",
+            hint="correct the path, or unset the variable",
         )
     return path
 
 
 def _own_file(environment: Mapping[str, str], variable: str, name: str) -> Path:
     """A file of the user's: the one that a variable names, or the usual one."""
-    named = environment.get(variable)
-    if named:
-        return Path(named).expanduser()
-    return Path(environment.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "kernel_hub" / name
+    named = _folder(environment, variable)
+    if named is not None:
+        return named
+    configuration = _folder(environment, "XDG_CONFIG_HOME")
+    if configuration is None:
+        try:
+            configuration = below_home(".config", instead="XDG_CONFIG_HOME")
+        except InvalidDocumentError:
+            # Who has no home folder has no file there either; the place is only named, in hints.
+            configuration = Path("/nonexistent")
+    return configuration / "kernel_hub" / name
 
 
 def _trust_rules(environment: Mapping[str, str], here: Path) -> TrustRules:
     project = project_file(here)
     paths = [_own_file(environment, "KERNEL_HUB_TRUST", "trust.toml")]
     paths += [project.with_name(PROJECT_TRUST_FILE)] if project else []
-    return merged([parse_trust_file(read_file(path), name=str(path)) for path in paths if path.is_file()])
+    return merged([parse_trust_file(read_file(path), name=str(path)) for path in paths if is_file(path)])

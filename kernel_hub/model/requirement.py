@@ -53,6 +53,7 @@ class RepoId:
         Raises:
             InvalidDocumentError: If the text is not such a name.
         """
+        _require_text(text, "repository name")
         parts = text.split("/")
         if len(parts) != 2:
             raise InvalidDocumentError(
@@ -136,6 +137,7 @@ class Requirement:
         Raises:
             InvalidDocumentError: If a part is malformed, or more than one of the three says what is wanted.
         """
+        _require_text(text, "requirement")
         name, at, suffix = text.partition("@")
         repo = RepoId.parse(name)
         said = [
@@ -167,6 +169,11 @@ class Requirement:
                 return f"{self.repo}@{self.wish}"
             case _:
                 assert_never(self.wish)
+
+
+def _require_text(value: object, document: str) -> None:
+    if not isinstance(value, str):
+        raise InvalidDocumentError(document, f"{value!r} is not a text", hint="name one kernel, e.g. 'acme/axpy'")
 
 
 def _wish_of_suffix(suffix: str, text: str) -> Wish:

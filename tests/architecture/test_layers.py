@@ -21,6 +21,7 @@ LAYERS = {
     "kernel_hub.model": 1,
     "kernel_hub.resolve": 2,
     "kernel_hub.overrides": 2,
+    "kernel_hub.places": 1.5,
     "kernel_hub.configuration": 2,
     "kernel_hub.registries": 2.5,
     "kernel_hub.devices": 3.9,
