@@ -62,6 +62,14 @@ def is_file(path: Path) -> bool:
         return False
 
 
+def is_there(path: Path) -> bool:
+    """Whether there is anything of that name that may be looked at, be it a file, a folder or a device."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
 def working_folder() -> Path:
     """The working folder; the root of the file system if it was deleted."""
     try:

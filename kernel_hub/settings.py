@@ -18,7 +18,7 @@ from kernel_hub.configuration import read_file
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.overrides import Override, read_overrides
-from kernel_hub.places import below_home, is_file, working_folder, written_path, written_url
+from kernel_hub.places import below_home, is_file, is_there, working_folder, written_path, written_url
 from kernel_hub.registries import Registry, read_registries, registry_of
 from kernel_hub.trust import TrustRules, merged, parse_trust_file
 
@@ -185,7 +185,7 @@ def project_file(here: Path) -> Path | None:
 
 def _config_file(environment: Mapping[str, str]) -> Path:
     path = _own_file(environment, CONFIG_VARIABLE, "config.toml")
-    if environment.get(CONFIG_VARIABLE) and not is_file(path):
+    if environment.get(CONFIG_VARIABLE) and not is_there(path):
         raise InvalidDocumentError(
             CONFIG_VARIABLE,
             f"names {path}, which does not exist or cannot be read",
