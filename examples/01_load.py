@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -18,26 +18,26 @@ from kernel_hub.model.requirement import RepoId
 from kernel_hub.sources.directory import DirectoryRegistry
 
 
-def run(kernel: Path, workspace: Path) -> dict[str, Any]:
-    """Do it all below `workspace`; what happened, as lines and as values."""
-    builds = build(kernel, output=workspace / "build").output
-    registry = DirectoryRegistry.create(workspace / "registry")
-    publish(builds, registry, RepoId("local", "flash-attn"), allow_dirty=True)
-
+def run(kernel: Path, workspace: Path, tell: Callable[[str], None] = print) -> dict[str, Any]:
+    """Do it all below `workspace` and tell of each stage; what happened, as lines and as values."""
+    tell(f"building {kernel}; this takes a minute or two")
+    built = build(kernel, output=workspace / "build").output
+    publish(built, DirectoryRegistry.create(workspace / "registry"), RepoId("local", "flash-attn"), allow_dirty=True)
     # From here on, local/... is looked up in that folder and nowhere else.
-    os.environ["KERNEL_HUB_REGISTRIES"] = f"local={(workspace / 'registry').as_uri()}"
-    os.environ["KERNEL_HUB_HOME"] = str(workspace / "home")
-    plan = explain("local/flash-attn", version=1)
-    flash_attn = get_kernel("local/flash-attn", version=1)
+    registry = (workspace / "registry").as_uri()
+    os.environ |= {"KERNEL_HUB_REGISTRIES": f"local={registry}", "KERNEL_HUB_HOME": str(workspace / "home")}
+    tell("loading local/flash-attn by name and version, and comparing it with torch")
+    plan, flash_attn = explain("local/flash-attn", version=1), get_kernel("local/flash-attn", version=1)
     results = [compare(flash_attn, dtype, causal) for dtype in ("float32", "bfloat16") for causal in (False, True)]
     lines = [str(plan), "largest error against float64, ours and torch's own:"]
     lines += ["  {dtype:<8} causal={causal!s:<5}  {ours:.3e}  {torch:.3e}".format(**result) for result in results]
     within = all(result["ours"] <= 2 * result["torch"] for result in results)
-    lines.append(f"{flash_attn.__kernel_hub__}: {'equal to torch' if within else 'NOT EQUAL TO TORCH'}")
+    judged = "as accurate as torch: largest error at most 2x torch's own" if within else "LESS ACCURATE THAN TORCH"
+    lines.append(f"{flash_attn.__kernel_hub__}: {judged}")
     return {"plan": plan.to_json(), "results": results, "within_bounds": within, "lines": lines}
 
 
-def compare(flash_attn: ModuleType, dtype: str, causal: bool) -> dict[str, Any]:
+def compare(flash_attn: Any, dtype: str, causal: bool) -> dict[str, Any]:
     """Attention of 8 query heads over 2 key heads: our error and that of torch, both against torch in float64."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"

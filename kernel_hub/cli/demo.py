@@ -5,9 +5,12 @@ The comparison with torch lives in the example, because only the loader's own co
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kernel_hub.cli.command import Command, UsageError, argument, needing
+from kernel_hub.cli.following import binding_lines, loading_line
 from kernel_hub.errors import BuildError, InvalidDocumentError
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
 _EXAMPLE = "examples/01_load.py"
 _KERNEL = "registry/flash-attn"
+_REPO = "local/flash-attn"
 
 
 def _run(arguments: Namespace, console: Console) -> int:
@@ -34,34 +38,47 @@ def _run(arguments: Namespace, console: Console) -> int:
             f"the folder {kernel} holds no build.toml",
             hint="run it in a clone of the repository, or name one: --checkout DIR",
         )
-    with needing("torch"):
-        example = _load(checkout / _EXAMPLE)
-    if console.is_watched:
-        console.notice(f"building {kernel}; this takes a minute or two")
-    if arguments.keep is not None:
-        return _show(example.run(kernel, _new_folder(arguments.keep)), console)
-    folder = Path(tempfile.mkdtemp(prefix="kernel-hub-demo-"))
-    try:
-        report = example.run(kernel, folder)
-    except BaseException:
-        console.notice(f"what was made so far is kept in {folder}")
-        raise
+    with _without_numpy():
+        with needing("torch"):
+            example = _load(checkout / _EXAMPLE)
+        if arguments.keep is not None:
+            kept = _new_folder(arguments.keep)
+            following = binding_lines([_REPO.partition("/")[0]], str(kept / "registry"))
+            following.append(loading_line(_REPO, version=1))
+            return _show(example.run(kernel, kept, console.notice), following, console)
+        folder = Path(tempfile.mkdtemp(prefix="kernel-hub-demo-"))
+        try:
+            report = example.run(kernel, folder, console.notice)
+        except BaseException:
+            console.notice(f"what was made so far is kept in {folder}")
+            raise
     shutil.rmtree(folder, ignore_errors=True)
-    return _show(report, console)
+    return _show(report, ["to keep the registry and load from it: kernel-hub demo --keep DIR"], console)
+
+
+@contextmanager
+def _without_numpy() -> Iterator[None]:
+    """Silences one warning: torch complains where numpy is not installed, and nothing here needs numpy."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Failed to initialize NumPy", category=UserWarning)
+        yield
 
 
 def _new_folder(name: str) -> Path:
     from pathlib import Path
 
-    folder = Path(name).absolute()
+    folder = Path(name).expanduser().resolve()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"--keep: {folder} is not an empty folder", hint="name one that does not exist yet")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def _show(report: dict[str, Any], console: Console) -> int:
-    console.answer("\n".join(report["lines"]), {key: value for key, value in report.items() if key != "lines"})
+def _show(report: dict[str, Any], following: list[str], console: Console) -> int:
+    lines = [*report["lines"], *following]
+    console.answer("\n".join(lines), {key: value for key, value in report.items() if key != "lines"})
     if report["within_bounds"]:
         return 0
     console.notice("error: the kernel's error is larger than twice that of torch")

@@ -14,7 +14,8 @@ from tests.cli.conftest import Run
 
 ROOT = Path(__file__).parents[2]
 _EXAMPLE = """
-def run(kernel, workspace):
+def run(kernel, workspace, tell):
+    tell("a stage")
     (workspace / "made").touch()
     if {fails}:
         raise RuntimeError("the example failed")
@@ -70,7 +71,8 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_the_example_says_is_printed_and_its_folder_removed(run: Run, tmp_path: Path, scratch: Path) -> None:
     clone = checkout(tmp_path / "clone")
-    assert run("demo", "--checkout", str(clone)).out == "first\nsecond\n"
+    assert run("demo", "--checkout", str(clone)).out.startswith("first\nsecond\nto keep ")
+    assert run("demo", "--checkout", str(clone)).err == "a stage\n"
     assert run("demo", "--checkout", str(clone), "--json").json == {"kernel": "flash-attn", "within_bounds": True}
     assert list(scratch.iterdir()) == []
 
@@ -79,7 +81,7 @@ def test_a_result_outside_the_bounds_exits_with_8(run: Run, tmp_path: Path, scra
     result = run("demo", "--checkout", str(checkout(tmp_path / "clone", within=False)), "--json")
     assert result.code == 8
     assert result.json["within_bounds"] is False
-    assert result.err.startswith("error: ")
+    assert result.err.splitlines()[1].startswith("error: ")
 
 
 def test_a_failure_keeps_the_folder_and_says_where(run: Run, tmp_path: Path, scratch: Path) -> None:
@@ -94,7 +96,9 @@ def test_a_folder_to_keep_must_be_new(run: Run, tmp_path: Path) -> None:
     clone = checkout(tmp_path / "clone")
     result = run("demo", "--checkout", str(clone), "--keep", str(clone), "--json")
     assert (result.code, result.error["type"]) == (2, "UsageError")
-    assert run("demo", "--checkout", str(clone), "--keep", str(tmp_path / "new" / "kept")).code == 0
+    kept = run("demo", "--checkout", str(clone), "--keep", str(tmp_path / "new" / "kept"))
+    assert kept.code == 0
+    assert f"export KERNEL_HUB_REGISTRIES='local={tmp_path / 'new' / 'kept' / 'registry'}'" in kept.out
     assert (tmp_path / "new" / "kept" / "made").exists()
 
 
