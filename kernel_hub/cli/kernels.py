@@ -14,6 +14,7 @@ from kernel_hub.cli.command import (
     TRUST,
     VERSION,
     Command,
+    UsageError,
     argument,
 )
 from kernel_hub.cli.console import error_to_json
@@ -76,6 +77,11 @@ def _has(arguments: Namespace, console: Console) -> int:
 def _versions(arguments: Namespace, console: Console) -> int:
     from kernel_hub.model.requirement import RepoId
 
+    name, mark, _ = arguments.repo.partition("@")
+    if mark:
+        raise UsageError(
+            "'kernel-hub versions' takes no version; it lists them all", hint=f"kernel-hub versions {name}"
+        )
     versions = _loader(arguments, console).versions(RepoId.parse(arguments.repo))
     lines = [f"v{number} {commit}" for number, commit in versions.items()]
     console.answer(

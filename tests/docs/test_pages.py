@@ -99,3 +99,15 @@ def test_a_wrong_command_line_would_be_noticed(tmp_path: Path) -> None:
     (words,) = command_lines(page)
     with pytest.raises(UsageError):
         parse(words)
+
+
+def test_every_command_that_a_message_recommends_exists() -> None:
+    found = 0
+    for path in sorted((ROOT / "kernel_hub").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                for word in re.findall(rf"['`]{PROGRAM} ([a-z-]+)|\b{PROGRAM} ([a-z]+) (?:--|\.|org/)", node.value):
+                    name = word[0] or word[1]
+                    assert name in _NAMES or name.startswith("-"), f"{path}: {name}"
+                    found += 1
+    assert found > 10
