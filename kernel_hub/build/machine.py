@@ -107,6 +107,7 @@ class Machine:
         python_include: Where Python.h lies.
         cuda: CUDA toolkits, oldest first.
         absent: Why something is missing, by its name: "compiler", "torch", "tvm-ffi", "python", "cuda".
+        remedies: What to do about it, by the same names.
     """
 
     cpu: str
@@ -117,3 +118,4 @@ class Machine:
     python_include: Path | None = None
     cuda: tuple[CudaToolkit, ...] = ()
     absent: Mapping[str, str] = field(default_factory=dict)
+    remedies: Mapping[str, str] = field(default_factory=dict)

@@ -75,11 +75,19 @@ Job: TypeAlias = NativeJob | NoarchJob
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """A backend of a recipe that is not built here."""
+    """A backend of a recipe that is not built here.
+
+    Attributes:
+        document: The recipe's file name.
+        backend: Which one.
+        reason: Why.
+        remedy: What to do about it; "" where nothing helps on this machine.
+    """
 
     document: str
     backend: BackendKind
     reason: str
+    remedy: str = ""
 
     def __str__(self) -> str:
         return f"{self.backend.value} of {self.document}: {self.reason}"
@@ -91,6 +99,12 @@ class Matrix:
 
     jobs: tuple[Job, ...]
     omissions: tuple[Omission, ...]
+
+    @property
+    def unmade(self) -> tuple[Omission, ...]:
+        """Why backends have no build at all; one that is built with one CUDA toolkit and not with another has one."""
+        made = {(job.document, job.backend) for job in self.jobs}
+        return tuple(item for item in self.omissions if (item.document, item.backend) not in made)
 
 
 def plan(recipes: Mapping[str, Recipe], machine: Machine) -> Matrix:
@@ -133,32 +147,46 @@ class _Target:
     framework: Framework
 
 
-def _tvm_ffi_target(machine: Machine) -> _Target | str:
+@dataclass(frozen=True, slots=True)
+class _Unmet:
+    """Why there is nothing to compile against, and what to do about it."""
+
+    reason: str
+    remedy: str = ""
+
+
+def _lacking(machine: Machine, name: str) -> _Unmet:
+    return _Unmet(machine.absent.get(name, f"there is no {name} here"), machine.remedies.get(name, ""))
+
+
+def _tvm_ffi_target(machine: Machine) -> _Target | _Unmet:
     for name, found in (("compiler", machine.compiler), ("tvm-ffi", machine.tvm_ffi)):
         if found is None:
-            return machine.absent.get(name, f"there is no {name} here")
+            return _lacking(machine, name)
     assert machine.tvm_ffi is not None
     return _Target(machine.tvm_ffi, TvmFfi(machine.tvm_ffi.version))
 
 
-def _torch_target(framework: TorchFramework, backend: BackendKind, machine: Machine) -> _Target | str:
+def _torch_target(framework: TorchFramework, backend: BackendKind, machine: Machine) -> _Target | _Unmet:
     for name, found in (("compiler", machine.compiler), ("torch", machine.torch), ("python", machine.python_include)):
         if found is None:
-            return machine.absent.get(name, f"there is no {name} here")
+            return _lacking(machine, name)
     torch = machine.torch
     assert torch is not None
     target = framework.stable_abi.get(backend)
     problem = _torch_problem(framework, torch, target)
-    return problem or _Target(torch, TorchStableAbi(target) if target else Torch(torch.version, torch.cxx11_abi))
+    if problem:
+        return _Unmet(problem)
+    return _Target(torch, TorchStableAbi(target) if target else Torch(torch.version, torch.cxx11_abi))
 
 
 def _of_compiled(
-    document: str, recipe: Recipe, backend: BackendKind, machine: Machine, target: _Target | str
+    document: str, recipe: Recipe, backend: BackendKind, machine: Machine, target: _Target | _Unmet
 ) -> Iterator[Job | Omission]:
-    """The builds against a target, or why there are none; a text as the target is a reason."""
+    """The builds against a target, or why there are none."""
     unmet = _unmet(recipe, backend)
-    if isinstance(target, str):
-        yield Omission(document, backend, target)
+    if isinstance(target, _Unmet):
+        yield Omission(document, backend, target.reason, target.remedy)
     elif unmet:
         yield Omission(document, backend, unmet)
     elif backend is BackendKind.CPU:
@@ -184,7 +212,8 @@ def _unmet(recipe: Recipe, backend: BackendKind) -> str:
 def _of_cuda(document: str, recipe: Recipe, target: _Target, machine: Machine) -> Iterator[Job | Omission]:
     kind = BackendKind.CUDA
     if not machine.cuda:
-        yield Omission(document, kind, machine.absent.get("cuda", "there is no CUDA toolkit here"))
+        unmet = _lacking(machine, "cuda")
+        yield Omission(document, kind, unmet.reason, unmet.remedy)
     for toolkit in machine.cuda:
         components = tuple(
             item for item in recipe.components_of(kind) if not item.cuda_minver or item.cuda_minver <= toolkit.version

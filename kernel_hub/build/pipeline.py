@@ -6,7 +6,7 @@ Leaves out: publishing (see `kernel_hub.build.publish`).
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from kernel_hub.build.toolchain import find_machine
 from kernel_hub.build.workshop import Build, Progress, Workshop, alone, processors
 from kernel_hub.errors import BuildError, ToolchainError
 
-__all__ = ["Build", "BuildReport", "Progress", "build", "choose", "matrix_of"]
+__all__ = ["Build", "BuildReport", "Progress", "build", "choose", "matrix_of", "require_whole"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class BuildReport:
         output: The folder of all builds.
         builds: In order of their labels.
         omissions: What was not built, each with its reason.
+        unmade: Those of them that leave a backend that was asked for (by the recipe, or by the caller) without a build.
         dirty: Whether the sources differ from their commit; None outside git.
         notes: What a reader should know.
     """
@@ -42,6 +43,7 @@ class BuildReport:
     omissions: tuple[Omission, ...]
     dirty: bool | None
     notes: tuple[str, ...]
+    unmade: tuple[Omission, ...] = ()
 
 
 def matrix_of(folder: Path, *, machine: Machine | None = None) -> Matrix:
@@ -76,7 +78,7 @@ def build(
         on_progress: Called after each step, from the thread that did it.
 
     Returns:
-        What was built, and what was not and why.
+        What was built, and what was not and why; see `require_whole` for whether that was all.
 
     Raises:
         InvalidDocumentError: If a recipe is malformed or names files that are not there.
@@ -105,7 +107,38 @@ def build(
         omissions=matrix.omissions,
         dirty=origin.state.dirty if origin.state else None,
         notes=tuple(note for recipe in project.recipes.values() for note in recipe.notes),
+        unmade=_unmade(matrix, backends, variants),
     )
+
+
+def require_whole(report: BuildReport) -> None:
+    """Refuse what came of a build if a backend that was asked for has none.
+
+    Every reason counts, be it a compiler that is not installed or a toolchain that this release does not drive: whoever
+    publishes must not learn from users which builds are missing.
+
+    Raises:
+        ToolchainError: Naming each backend, why it has no build, and what to do about it.
+    """
+    if report.unmade:
+        reasons = "\n".join(f"  {omission}" for omission in report.unmade)
+        raise ToolchainError(
+            f"{report.name} has backends that were not built here:\n{reasons}", hint=_way_out(report.unmade)
+        )
+
+
+def _unmade(matrix: Matrix, backends: Sequence[str] | None, variants: Sequence[str] | None) -> tuple[Omission, ...]:
+    if variants is not None:
+        return ()
+    return tuple(item for item in matrix.unmade if backends is None or item.backend.value in backends)
+
+
+def _way_out(omissions: Sequence[Omission]) -> str:
+    return "; ".join((*_remedies(omissions), "or accept builds of the other backends alone: --allow-missing"))
+
+
+def _remedies(omissions: Iterable[Omission]) -> Iterable[str]:
+    return dict.fromkeys(omission.remedy for omission in omissions if omission.remedy)
 
 
 def choose(
@@ -122,7 +155,10 @@ def choose(
     if backends is not None:
         for name in backends:
             if not any(job.backend.value == name for job in jobs):
-                raise ToolchainError(f"{project.first.name} has no build for backend {name!r} here\n{reasons}".rstrip())
+                raise ToolchainError(
+                    f"{project.first.name} has no build for backend {name!r} here\n{reasons}".rstrip(),
+                    hint="; ".join(_remedies(item for item in matrix.unmade if item.backend.value == name)),
+                )
         jobs = tuple(job for job in jobs if job.backend.value in backends)
     if variants is not None:
         known = {str(job.label) for job in jobs}
@@ -134,7 +170,10 @@ def choose(
                 )
         jobs = tuple(job for job in jobs if str(job.label) in variants)
     if not jobs:
-        raise ToolchainError(f"nothing of {project.first.name} can be built here\n{reasons}".rstrip())
+        raise ToolchainError(
+            f"nothing of {project.first.name} can be built here\n{reasons}".rstrip(),
+            hint="; ".join(_remedies(matrix.omissions)),
+        )
     _require_distinct(jobs)
     return jobs
 

@@ -42,6 +42,7 @@ def find_machine(*, compiler: Path | None = None, cuda_homes: Iterable[Path] = (
             the usual places are taken.
     """
     absent: dict[str, str] = {}
+    remedies: dict[str, str] = {}
     cpu = platform.machine().lower()
 
     def attempt(name: str, find: Callable[[], _Found]) -> _Found | None:
@@ -49,6 +50,7 @@ def find_machine(*, compiler: Path | None = None, cuda_homes: Iterable[Path] = (
             return find()
         except ToolchainError as error:
             absent[name] = error.message
+            remedies[name] = error.hint()
             return None
 
     return Machine(
@@ -60,6 +62,7 @@ def find_machine(*, compiler: Path | None = None, cuda_homes: Iterable[Path] = (
         python_include=attempt("python", _find_python),
         cuda=attempt("cuda", lambda: find_toolkits(tuple(cuda_homes) or usual_cuda_homes())) or (),
         absent=absent,
+        remedies=remedies,
     )
 
 

@@ -1,37 +1,122 @@
-"""`kernel-hub build`: from a kernel's sources to its builds."""
+"""`kernel-hub build` and `variants`: from a kernel's sources to its builds, and which there would be."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kernel_hub.cli.check import finding_to_json, require_builder
 from kernel_hub.cli.command import Command, UsageError, argument
-from kernel_hub.cli.console import size_text
+from kernel_hub.cli.console import error_to_json, size_text
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
+    from kernel_hub.build.matrix import Job, Matrix
     from kernel_hub.build.pipeline import BuildReport, Progress
+    from kernel_hub.build.reproduce import Comparison
     from kernel_hub.cli.console import Console
 
 
 def _run(arguments: Namespace, console: Console) -> int:
     from pathlib import Path
 
-    from kernel_hub.build.pipeline import build
+    from kernel_hub.build.pipeline import build, choose, matrix_of, require_whole
+    from kernel_hub.build.project import open_project
+    from kernel_hub.errors import ToolchainError
 
     if arguments.jobs is not None and arguments.jobs < 1:
         raise UsageError(f"--jobs: {arguments.jobs} is not a number of compilers from 1")
+    folder = Path(arguments.folder)
+    if arguments.dry_run:
+        matrix = matrix_of(folder)
+        jobs = choose(matrix, open_project(folder), arguments.backend, arguments.variant)
+        console.answer(_plan_text(matrix, jobs), _plan_to_json(matrix, jobs))
+        return 0
+    require_builder()
+    if arguments.check_reproducible:
+        return _compare(folder, arguments, console)
     report = build(
-        Path(arguments.folder),
+        folder,
         output=Path(arguments.output) if arguments.output else None,
         backends=arguments.backend,
         variants=arguments.variant,
         parallel=arguments.jobs,
         on_progress=_progress(console),
     )
-    console.answer(_text(report), _to_json(report))
+    document = _to_json(report)
+    try:
+        if not arguments.allow_missing:
+            require_whole(report)
+    except ToolchainError as error:
+        # What was built stays, so it is told as well.
+        console.answer(_text(report), document | error_to_json(error))
+        if not console.as_json:
+            console.flush()
+            console.fail(error)
+        return error.exit_code
+    console.answer(_text(report), document)
     return 0
+
+
+def _compare(folder: Path, arguments: Namespace, console: Console) -> int:
+    from kernel_hub.build.reproduce import compare_builds
+    from kernel_hub.errors import BuildError
+
+    comparison = compare_builds(folder, backends=arguments.backend, variants=arguments.variant, parallel=arguments.jobs)
+    console.answer(_comparison_text(comparison), _comparison_to_json(comparison))
+    return 0 if comparison.identical else BuildError.exit_code
+
+
+def _variants(arguments: Namespace, console: Console) -> int:
+    from pathlib import Path
+
+    from kernel_hub.build.pipeline import matrix_of
+
+    matrix = matrix_of(Path(arguments.folder))
+    console.answer(_plan_text(matrix, matrix.jobs), _plan_to_json(matrix, matrix.jobs))
+    return 0
+
+
+def _plan_text(matrix: Matrix, jobs: Sequence[Job]) -> str:
+    lines = [f"{job.label} ({job.document})" for job in jobs]
+    lines.extend(f"not: {omission}" for omission in matrix.omissions)
+    return "\n".join(lines)
+
+
+def _plan_to_json(matrix: Matrix, jobs: Sequence[Job]) -> dict[str, Any]:
+    return {
+        "variants": [
+            {"label": str(job.label), "backend": job.backend.value, "archs": list(job.archs), "recipe": job.document}
+            for job in jobs
+        ],
+        "omissions": [
+            {
+                "backend": omission.backend.value,
+                "recipe": omission.document,
+                "reason": omission.reason,
+                "remedy": omission.remedy or None,
+            }
+            for omission in matrix.omissions
+        ],
+    }
+
+
+def _comparison_text(comparison: Comparison) -> str:
+    if comparison.identical:
+        return "\n".join(f"{label}: built twice, every byte the same" for label in comparison.labels)
+    return "\n".join(str(difference) for difference in comparison.differences)
+
+
+def _comparison_to_json(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "identical": comparison.identical,
+        "labels": list(comparison.labels),
+        "differences": [
+            {"label": item.label, "path": item.path, "explanation": item.explanation} for item in comparison.differences
+        ],
+    }
 
 
 def _progress(console: Console) -> Callable[[Progress], None] | None:
@@ -47,9 +132,9 @@ def _progress(console: Console) -> Callable[[Progress], None] | None:
 def _text(report: BuildReport) -> str:
     dirty = " from changed sources" if report.dirty else ""
     lines = [f"{report.name} version {report.version}{dirty}: {report.output}"]
-    lines.extend(
-        f"  built: {build.label} ({size_text(build.size_bytes)}, {build.seconds:.1f} s)" for build in report.builds
-    )
+    for build in report.builds:
+        lines.append(f"  built: {build.label} ({size_text(build.size_bytes)}, {build.seconds:.1f} s)")
+        lines.extend(f"    finding: {finding}" for finding in build.findings)
     lines.extend(f"  not: {omission}" for omission in report.omissions)
     lines.extend(f"  note: {note}" for note in report.notes)
     return "\n".join(lines)
@@ -67,6 +152,7 @@ def _to_json(report: BuildReport) -> dict[str, Any]:
                 "id": build.id,
                 "size_bytes": build.size_bytes,
                 "seconds": round(build.seconds, 3),
+                "findings": [finding_to_json(finding) for finding in build.findings],
             }
             for build in report.builds
         ],
@@ -76,18 +162,39 @@ def _to_json(report: BuildReport) -> dict[str, Any]:
     }
 
 
+_FOLDER = argument(
+    "folder", metavar="DIR", nargs="?", default=".", text="the folder with build.toml; default: this one"
+)
 BUILD = Command(
     "build",
     "build a kernel from its sources",
     "Build every variant of a kernel that this machine can build, each into a folder named by its label, with metadata "
-    "and digests. What cannot be built here is listed with its reason; that alone is no failure. Exits with 8 if a "
-    "compiler fails, or if what was asked for cannot be built here.",
+    "and digests. Breaches of rules that publishing would refuse are listed with it. Exits with 8 if a compiler fails, "
+    "or if a backend that the recipe or --backend names has no build here, be it for lack of a compiler or because "
+    "nothing here can build it: the others are built all the same, and each that is missing is listed with the reason. "
+    "With --allow-missing that is no failure, as long as there is a build.",
     (
-        argument("folder", metavar="DIR", nargs="?", default=".", text="the folder with build.toml; default: this one"),
+        _FOLDER,
         argument("--output", metavar="DIR", text="where the builds go; default: build/ beside build.toml"),
         argument("--backend", metavar="NAME", action="append", text="build for this backend only; may be repeated"),
         argument("--variant", metavar="LABEL", action="append", text="build this label only; may be repeated"),
         argument("--jobs", metavar="N", type=int, text="how many compilers run at once; default: one per processor"),
+        argument("--allow-missing", action="store_true", text="succeed without the backends that cannot be built here"),
+        argument("--dry-run", action="store_true", text="build nothing, only list what would be built and what not"),
+        argument(
+            "--check-reproducible",
+            action="store_true",
+            text="build twice elsewhere and compare every byte; exits with 8 if one differs",
+        ),
     ),
     _run,
+)
+VARIANTS = Command(
+    "variants",
+    "list the builds that a kernel's sources have here",
+    "List the builds that 'kernel-hub build' would make on this machine, and the backends of the recipe that have none "
+    "here with the reason and what to do about it. Builds nothing; the same as 'build --dry-run', but exits with 0 also "
+    "if nothing can be built.",
+    (_FOLDER,),
+    _variants,
 )

@@ -6,8 +6,9 @@ import argparse
 from typing import Any, Final, NoReturn
 
 import kernel_hub
-from kernel_hub.cli.build import BUILD
+from kernel_hub.cli.build import BUILD, VARIANTS
 from kernel_hub.cli.cache import CACHE
+from kernel_hub.cli.check import CHECK
 from kernel_hub.cli.command import Argument, Command, UsageError, argument
 from kernel_hub.cli.demo import DEMO
 from kernel_hub.cli.host import HOST
@@ -28,7 +29,7 @@ GROUPS: Final = {
     "load": (DEMO, HOST, EXPLAIN, HAS, VERSIONS, INFO, DOWNLOAD, CACHE, SELECT),
     "pin": (ADD, REMOVE, LOCK_COMMAND, SYNC, TREE, OUTDATED, AUDIT, EXPORT, MIRROR, BUNDLE, UNBUNDLE),
     "trust": (TRUST, VERIFY, NEW_KEY, SIGN),
-    "build and publish": (BUILD, PUBLISH, YANK, SERVE),
+    "build and publish": (VARIANTS, BUILD, CHECK, PUBLISH, YANK, SERVE),
 }
 COMMANDS: Final = tuple(command for commands in GROUPS.values() for command in commands)
 SHARED: Final = (

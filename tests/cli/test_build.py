@@ -1,11 +1,13 @@
-"""`kernel-hub build`: builds of a kernel that needs no compiler, and what happens when one is needed and fails."""
+"""`kernel-hub build` and `variants`: kernels that need no compiler, and what happens when one is missing or fails."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from kernel_hub.cli.command import MissingExtraError
 from kernel_hub.model.metadata import Metadata
 from tests.cli.conftest import Run
 
@@ -113,3 +115,94 @@ def test_a_compiler_that_fails_is_reported_with_its_log(run: Run, tmp_path: Path
     result = run("build", str(folder), "--json")
     assert (result.code, result.error["type"]) == (8, "CompileError")
     assert not (folder / "build" / "torch-stable-abi211-cpu-x86_64-linux").exists()
+
+
+@pytest.fixture
+def mixed(kernel: Path) -> Path:
+    """A kernel in Python for CUDA that has a compiled build for the processor as well."""
+    (kernel / "build.toml").write_text(_RECIPE.replace('"cpu", ', ""), encoding="utf-8")
+    (kernel / "build.native.toml").write_text(_NATIVE.replace("broken", "part"), encoding="utf-8")
+    (kernel / "torch-ext" / "torch_binding.cpp").write_text("int bound;\n", encoding="utf-8")
+    (kernel / "part.cpp").write_text("int part;\n", encoding="utf-8")
+    return kernel
+
+
+def test_a_backend_without_its_compiler_is_a_failure_after_the_others_are_built(
+    run: Run, mixed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    plain = run("build", str(mixed))
+    assert plain.code == 8
+    assert "built: torch-cuda (" in plain.out
+    assert plain.err.startswith("error: scale has backends that were not built here:\n  cpu of build.native.toml: ")
+    assert "there is no C++ compiler g++" in plain.err
+    assert "hint: install g++" in plain.err and "--allow-missing" in plain.err
+    as_json = run("build", str(mixed), "--json")
+    assert (as_json.code, as_json.error["type"], as_json.error["exit_code"]) == (8, "ToolchainError", 8)
+    assert [build["label"] for build in as_json.json["builds"]] == ["torch-cuda"]
+    assert (mixed / "build" / "torch-cuda" / "metadata.json").is_file()
+
+
+def test_missing_backends_can_be_accepted_or_left_out(
+    run: Run, mixed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert run("build", str(mixed), "--allow-missing").code == 0
+    assert run("build", str(mixed), "--backend", "cuda").code == 0
+    assert run("build", str(mixed), "--variant", "torch-cuda").code == 0
+    alone = run("build", str(mixed), "--backend", "cpu", "--allow-missing")
+    assert (alone.code, "install g++" in alone.err) == (8, True)
+
+
+def test_a_backend_that_no_release_of_this_builder_compiles_is_missing_too(run: Run, mixed: Path) -> None:
+    recipe = _NATIVE.replace("broken", "part").replace('["cpu"]', '["rocm"]').replace("cpu =", "rocm =")
+    (mixed / "build.native.toml").write_text(recipe.replace('backend = "cpu"', 'backend = "rocm"'), encoding="utf-8")
+    result = run("build", str(mixed))
+    assert result.code == 8
+    assert "rocm of build.native.toml: needs ROCm's hipcc" in result.err or "rocm of build.native.toml: " in result.err
+
+
+def test_variants_are_listed_without_building(
+    run: Run, mixed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    listed, dry = run("variants", str(mixed), "--json"), run("build", str(mixed), "--dry-run", "--json")
+    assert listed.code == dry.code == 0
+    assert listed.json == dry.json
+    assert [item["label"] for item in listed.json["variants"]] == ["torch-cuda"]
+    assert [(item["backend"], item["remedy"]) for item in listed.json["omissions"]] == [
+        ("cpu", "install g++ (apt install g++)")
+    ]
+    text = run("variants", str(mixed)).out
+    assert text.startswith("torch-cuda (build.toml)\nnot: cpu of build.native.toml: ")
+    assert not (mixed / "build").exists()
+
+
+def test_a_reproducible_kernel_passes_and_is_left_alone(run: Run, kernel: Path) -> None:
+    before = sorted(kernel.rglob("*"))
+    result = run("build", str(kernel), "--check-reproducible")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("torch-cpu: built twice, every byte the same\ntorch-cuda: ")
+    assert run("build", str(kernel), "--check-reproducible", "--json").json["identical"] is True
+    assert sorted(kernel.rglob("*")) == before
+
+
+def test_findings_of_a_build_are_shown(run: Run, kernel: Path) -> None:
+    entry = kernel / "torch-ext" / "scale" / "__init__.py"
+    entry.write_text('import numpy\n\n__all__ = ["numpy"]\n', encoding="utf-8")
+    assert "    finding: __init__.py:1: numpy" in run("build", str(kernel)).out
+    builds = run("build", str(kernel), "--json").json["builds"]
+    assert [finding["rule"] for finding in builds[0]["findings"]] == ["foreign-import"]
+    assert builds[0]["findings"][0]["line"] == 1
+
+
+@pytest.mark.parametrize("library", ["elftools", "abi3info", "jinja2"])
+@pytest.mark.parametrize("words", [("build",), ("build", "--check-reproducible"), ("check",)], ids=" ".join)
+def test_without_the_builders_libraries_every_command_says_what_to_install(
+    run: Run, kernel: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], library: str
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    result = run(*words, str(kernel))
+    assert (result.code, result.out) == (MissingExtraError.exit_code, "")
+    assert library in result.err
+    assert "pip install 'kernel-hub[build]'" in result.err
