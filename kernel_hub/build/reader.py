@@ -87,7 +87,11 @@ def _recipe(top: JsonObject, raw: Mapping[str, Any], notes: tuple[str, ...]) -> 
     )  # fmt: skip
     kernel_name = general.text("name")
     if not is_kernel_name(kernel_name):
-        raise general.fault("name", f"{kernel_name!r} is not a kernel name (lower-case letters, digits and '-')")
+        raise general.fault(
+            "name",
+            f"{kernel_name!r} is not a kernel name: at least two characters, of lower-case letters, digits and '-', "
+            "beginning with a letter and not ending with '-'",
+        )
     backends = _backends(general)
     framework = _framework(top, raw, backends)
     components = _components(top, backends)

@@ -93,7 +93,11 @@ class JsonObject:
         """Refuse any key that is not in `allowed`."""
         for key in self._value:
             if key not in allowed:
-                raise self.fault(key, "unknown key")
+                import difflib
+
+                close = difflib.get_close_matches(key, allowed, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else ""
+                raise InvalidDocumentError(self._document, "unknown key", location=self._at(key), hint=hint)
 
     def text(self, key: str) -> str:
         value = self._need(key)

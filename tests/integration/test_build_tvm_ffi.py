@@ -15,7 +15,7 @@ from kernel_hub.build.pipeline import BuildReport, build
 from kernel_hub.build.toolchain import find_machine
 
 KERNEL = Path(__file__).parents[1] / "vectors" / "recipes" / "tvm-ffi"
-pytestmark = pytest.mark.skipif(find_machine().tvm_ffi is None, reason="tvm-ffi is not installed on this machine")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="compiled builds are made on Linux")
 LOAD = """
 import sys
 from pathlib import Path

@@ -194,3 +194,31 @@ def test_paths_names_each_file_and_folder_once() -> None:
         "xpu/third.cpp",
         "metal/fourth.cpp",
     )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [("backend", "backends"), ("licence", "license"), ("upsteam", "upstream"), ("edition_number", "edition")],
+)
+def test_an_unknown_key_that_resembles_one_is_told_which(wrong: str, right: str) -> None:
+    text = f'[general]\nname = "axpy"\nversion = 1\nedition = 5\nlicense = "MIT"\nbackends = ["cpu"]\n{wrong} = "x"\n'
+    with pytest.raises(InvalidDocumentError) as caught:
+        parse_recipe(f"{text}[torch-noarch]\n".encode())
+    assert caught.value.location == f"general.{wrong}"
+    assert caught.value.hint() == f"did you mean {right!r}?"
+
+
+def test_an_unknown_key_that_resembles_none_gets_no_guess() -> None:
+    text = '[general]\nname = "axpy"\nversion = 1\nedition = 5\nlicense = "MIT"\nbackends = ["cpu"]\nzzz = "x"\n'
+    with pytest.raises(InvalidDocumentError) as caught:
+        parse_recipe(f"{text}[torch-noarch]\n".encode())
+    assert (caught.value.location, caught.value.hint()) == ("general.zzz", "")
+
+
+@pytest.mark.parametrize("name", ["a", "1a", "Axpy", "axpy-", "a_b"])
+def test_a_name_that_is_none_is_told_the_whole_rule(name: str) -> None:
+    text = f'[general]\nname = "{name}"\nversion = 1\nedition = 5\nlicense = "MIT"\nbackends = ["cpu"]\n'
+    with pytest.raises(
+        InvalidDocumentError, match=r"at least two characters, .*beginning with a letter and not ending"
+    ):
+        parse_recipe(f"{text}[torch-noarch]\n".encode())
