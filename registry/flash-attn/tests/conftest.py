@@ -1,17 +1,19 @@
-"""Where the tests get the kernel from: a finished build if one is named, else one made here.
+"""Where the tests get the kernel from: built from its recipes, published to a registry folder, loaded back by name.
 
-FLASH_ATTN_BUILD names a `build/` folder; its variants are loaded as users load them. Without it the development builder
-compiles the sources into the temporary folder.
+FLASH_ATTN_BUILD names a finished `build/` folder to publish instead.
 """
 
 from __future__ import annotations
 
+import getpass
 import os
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,24 +25,38 @@ import numpy as np
 import pytest
 import torch
 
+import kernel_hub
+from kernel_hub.build.pipeline import build
+from kernel_hub.build.publish import publish
+from kernel_hub.model.requirement import RepoId
+from kernel_hub.sources.directory import DirectoryRegistry
 from registry._harness import dev_build
 
 KERNEL = Path(__file__).resolve().parents[1]
 
 
+@lru_cache
+def builds() -> Path:
+    """The builds under test. They are kept between runs, because what has not changed is not compiled again."""
+    named = os.environ.get("FLASH_ATTN_BUILD")
+    if named is not None:
+        return Path(named)
+    output = Path(tempfile.gettempdir()) / f"kernel-hub-tests-of-{getpass.getuser()}" / "flash-attn" / "build"
+    return build(KERNEL, output=output).output
+
+
 def load_build(variant: str) -> ModuleType:
     """Return the package of `variant`: "native" or "triton"."""
-    named = os.environ.get("FLASH_ATTN_BUILD")
-    if named is None:
-        return dev_build.load_package(
-            dev_build.build_native(KERNEL) if variant == "native" else dev_build.build_noarch(KERNEL)
-        )
     if variant == "triton":
         # No GPU is needed to interpret the kernel, so it is not selected by host but loaded by its folder.
-        return dev_build.load_package(Path(named) / "torch-cuda")
-    import kernel_hub
-
-    return kernel_hub.get_local_kernel(Path(named))
+        return dev_build.load_package(builds() / "torch-cuda")
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        registry = DirectoryRegistry.create(Path(folder) / "registry")
+        publish(builds(), registry, RepoId("local", "flash-attn"), allow_dirty=True)
+        patch.setenv("KERNEL_HUB_REGISTRIES", f"local={(Path(folder) / 'registry').as_uri()}")
+        # What is imported stays where it lies, so the home outlives this function.
+        patch.setenv("KERNEL_HUB_HOME", tempfile.mkdtemp(prefix="kernel-hub-tests-"))
+        return kernel_hub.get_kernel("local/flash-attn", version=1)
 
 
 @dataclass(frozen=True)
