@@ -81,7 +81,7 @@ def _variants(arguments: Namespace, console: Console) -> int:
 
 def _plan_text(matrix: Matrix, jobs: Sequence[Job]) -> str:
     lines = [f"{job.label} ({job.document})" for job in jobs]
-    lines.extend(f"not: {omission}" for omission in matrix.omissions)
+    lines.extend(f"not: {item}" + (f"; {item.remedy}" if item.remedy else "") for item in matrix.omissions)
     return "\n".join(lines)
 
 

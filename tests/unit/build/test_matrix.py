@@ -123,3 +123,17 @@ def test_headers_that_nobody_provides_are_the_reason() -> None:
     assert reasons(matrix) == [
         "cuda of build.toml: component k needs cutlass_4_0, whose headers this release does not provide"
     ]
+
+
+def test_a_backend_that_has_another_build_is_not_unmade() -> None:
+    text = '[torch]\nstable-abi = "2.11"\n[kernel.k]\nbackend = "cuda"\ndepends = ["torch"]\nsrc = ["k.cu"]\n'
+    limited = '[general.cuda]\nminver = "12.8"\n' + text
+    found = recipe(limited, backends='["cuda", "rocm"]')
+    matrix = plan(alone(found), machine(cuda=("12.6", "13.0")))
+    assert [omission.backend.value for omission in matrix.omissions] == ["cuda", "rocm"]
+    assert [omission.backend.value for omission in matrix.unmade] == ["rocm"]
+
+
+def test_what_to_do_about_an_omission_goes_with_it() -> None:
+    without = replace(machine(), compiler=None, remedies={"compiler": "install g++"})
+    assert [item.remedy for item in plan(alone(recipe("[torch]\n" + CPU)), without).omissions] == ["install g++"]
