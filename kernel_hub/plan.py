@@ -143,7 +143,7 @@ class Plan:
 
     def _lines(self, shown: int | None) -> list[str]:
         chosen = self.chosen
-        lines = [f"{self.request.requirement}: {self.pin or 'local folder'} at {self.source}"]
+        lines = [f"{self.pin or 'local folder'} at {self.source}"]
         if self.override:
             lines.append(f"  override: {self.override.defined_in}")
         if self.locked:
@@ -161,9 +161,9 @@ class Plan:
             suffix = f" ({'; '.join(notes)})" if notes else ""
             lines.append(f"  fits: {verdict.variant.name}{suffix}")
         near = nearest(self.selection)
-        lines.extend(f"  not: {entry.text}" for entry in near[:shown])
+        lines.extend(f"  does not fit: {entry.text}" for entry in near[:shown])
         if shown is not None and len(near) > shown:
-            lines.append(f"  not: {len(near) - shown} more, further off")
+            lines.append(f"  does not fit: {len(near) - shown} more, further off")
         lines.extend(f"  unreadable: {name}: {error.message}" for name, error in sorted(self.faults.items()))
         lines.extend(f"  note: {note}" for note in (*self.notes, *self.selection.notes))
         if not chosen:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 def _run(arguments: Namespace, console: Console) -> int:
     from pathlib import Path
 
+    from kernel_hub.cli.check import require_builder
+
+    require_builder()
     from kernel_hub.build.publish import publish
     from kernel_hub.model.requirement import RepoId
     from kernel_hub.settings import load_settings

@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 MAX_BYTES = 1 << 20
+NAME_RULE = "at least two of lower-case letters, digits and '-', from a letter on, not ending in '-'"
 _KERNEL_NAME = re.compile(r"[a-z][-a-z0-9]*[a-z0-9]")
 _THREE_NUMBERS = re.compile(r"[0-9]{1,18}\.[0-9]{1,18}\.[0-9]{1,18}")
 _GIT_URL = re.compile(r"(?:git|ssh|git\+ssh|git\+https|git\+http)://[^/\s\[\]]+(?:/.*)?", re.IGNORECASE)
@@ -155,7 +156,7 @@ class Metadata:
     def _read(cls, top: JsonObject) -> Metadata:
         kernel_name = top.text("name")
         if not is_kernel_name(kernel_name):
-            raise top.fault("name", f"{kernel_name!r} is not a kernel name (lower-case letters, digits and '-')")
+            raise top.fault("name", f"{kernel_name!r} is not a kernel name: {NAME_RULE}")
         backend = top.object("backend")
         manifest = _manifest(top)
         return cls(

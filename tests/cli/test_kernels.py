@@ -36,7 +36,7 @@ class TestExplain:
         result = run("explain", "acme/axpy", "--host", gpu_host)
         assert (result.code, result.err) == (0, "")
         assert f"  chosen: {CUDA}\n" in result.out
-        assert f"  not: {CPU}: backend: needs cpu, here cuda\n" in result.out
+        assert f"  does not fit: {CPU}: backend: needs cpu, here cuda\n" in result.out
         assert "carries no digest" in result.out
 
     def test_json_holds_every_verdict_and_the_machine(self, run: Run, published: dict[int, str], gpu_host: str) -> None:
@@ -82,9 +82,9 @@ class TestExplain:
     ) -> None:
         publish_fake_kernel(registry, builds=FAR)
         short, full = (run("explain", "acme/axpy", "--host", gpu_host, *extra) for extra in ((), ("--all",)))
-        assert sum(line.startswith("  not: torch2") for line in short.out.splitlines()) == 3
-        assert "  not: 2 more, further off\n" in short.out
-        assert [label for label in FAR if f"  not: {label}:" in full.out] == FAR
+        assert sum(line.startswith("  does not fit: torch2") for line in short.out.splitlines()) == 3
+        assert "  does not fit: 2 more, further off\n" in short.out
+        assert [label for label in FAR if f"  does not fit: {label}:" in full.out] == FAR
 
     def test_another_backend_can_be_asked_for(self, run: Run, published: dict[int, str], gpu_host: str) -> None:
         answer = run("explain", "acme/axpy", "--host", gpu_host, "--backend", "cpu", "--json").json

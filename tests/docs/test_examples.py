@@ -49,9 +49,9 @@ def test_every_example_has_its_test_here() -> None:
 def test_01_a_kernel_built_here_is_loaded_by_name_and_as_accurate_as_torch(tmp_path: Path) -> None:
     lines = run_example("01", tmp_path)
     assert [line.split()[0] for line in lines[:2]] == ["building", "loading"]
-    assert lines[2].startswith("local/flash-attn@v1: ")
+    assert lines[2].startswith("local/flash-attn@v1 (")
     assert any(line.startswith("  chosen: torch-") for line in lines)
-    assert any(line.startswith("  not: torch-") for line in lines)
+    assert any(line.startswith("  does not fit: torch-") for line in lines)
     assert lines[-1].endswith(": as accurate as torch: largest error at most 2x torch's own")
 
 
