@@ -11,9 +11,9 @@ from kernel_hub.build.command import Floor, Layout, Step, compile_steps, link_st
 from kernel_hub.build.matrix import NativeJob, plan
 from tests.unit.build.machines import machine, recipe
 
-LAYOUT = Layout(Path("/src/axpy"), Path("/work/include"), Path("/work/objects"), Path("/work/_m.abi3.so"))
+LAYOUT = Layout(Path("/src/axpy"), Path("/scratch/include"), Path("/scratch/objects"), Path("/scratch/_m.abi3.so"))
 FLOOR = Floor(
-    Path("/work/floor/libcompat.a"), (Path("/f/libm.so.6"), Path("/f/libc.so.6")), (Path("/usr/libc_nonshared.a"),)
+    Path("/scratch/floor/libcompat.a"), (Path("/f/libm.so.6"), Path("/f/libc.so.6")), (Path("/usr/libc_nonshared.a"),)
 )
 PYTHON = Path("/usr/include/python3.11")
 CPU = '[kernel.a]\nbackend = "cpu"\ndepends = []\nsrc = ["csrc/a.h", "csrc/a.cpp"]\ninclude = ["csrc"]\ncxx-flags = ["-mavx2"]\n'
@@ -36,15 +36,15 @@ def stable(version: str) -> str:
 def test_sources_compile_one_by_one_and_headers_do_not() -> None:
     assert [step.name for step in steps(stable("2.11"))] == ["binding: torch-ext/b.cpp", "a: csrc/a.cpp"]
     assert [step.output for step in steps(stable("2.11"))] == [
-        Path("/work/objects/-/torch-ext/b.cpp.o"),
-        Path("/work/objects/a/csrc/a.cpp.o"),
+        Path("/scratch/objects/-/torch-ext/b.cpp.o"),
+        Path("/scratch/objects/a/csrc/a.cpp.o"),
     ]
 
 
 def test_sources_are_named_relative_to_the_kernels_folder() -> None:
     step = steps(stable("2.11"))[1]
     assert step.folder == LAYOUT.folder
-    assert step.argv[:5] == ("/usr/bin/g++", "-c", "csrc/a.cpp", "-o", "/work/objects/a/csrc/a.cpp.o")
+    assert step.argv[:5] == ("/usr/bin/g++", "-c", "csrc/a.cpp", "-o", "/scratch/objects/a/csrc/a.cpp.o")
     assert "-Icsrc" in step.argv
 
 
@@ -70,7 +70,7 @@ def test_output_depends_on_nothing_but_the_sources() -> None:
     assert {
         "-ffile-prefix-map=/src/axpy=.",
         "-ffile-prefix-map=/site/torch=torch",
-        "-ffile-prefix-map=/work/include=generated",
+        "-ffile-prefix-map=/scratch/include=generated",
     } <= argv
     assert not any(flag.startswith("-march=native") or flag == "-g" for flag in argv)
 
@@ -101,10 +101,10 @@ def test_a_classic_build_has_no_target_version() -> None:
 
 
 def test_a_link_takes_libraries_in_an_order_that_keeps_the_floor() -> None:
-    argv = link_step(job(stable("2.11")), LAYOUT, [Path("/work/a.o")], Path("/usr/bin/g++"), FLOOR).argv
+    argv = link_step(job(stable("2.11")), LAYOUT, [Path("/scratch/a.o")], Path("/usr/bin/g++"), FLOOR).argv
     order = [
-        "/work/a.o",
-        "/work/floor/libcompat.a",
+        "/scratch/a.o",
+        "/scratch/floor/libcompat.a",
         "-lstdc++",
         "/f/libm.so.6",
         "/f/libc.so.6",
