@@ -21,7 +21,7 @@ import logging
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -31,6 +31,7 @@ from kernel_hub.model.document import JsonObject, load_json_value
 from kernel_hub.model.repo_path import check_ref_name
 from kernel_hub.model.requirement import RepoId, is_commit
 from kernel_hub.model.source import BlobId, FileEntry, GitBlob, LfsBlob, PublisherStanding, Refs
+from kernel_hub.model.value import dataclass
 
 _LOG = logging.getLogger("kernel_hub")
 _FORMAT = 1

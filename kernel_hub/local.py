@@ -5,11 +5,11 @@ The folder may be a project (builds below `build/`), a folder of builds, or one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.selection import Variant
+from kernel_hub.model.value import dataclass
 from kernel_hub.model.variant import UnknownLabel
 from kernel_hub.select import BUILD_FOLDER, METADATA_FILE, variants_of_names
 

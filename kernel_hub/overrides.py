@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.requirement import RepoId
+from kernel_hub.model.value import dataclass
 from kernel_hub.places import written_json, written_path
 
 VARIABLES = ("LOCAL_KERNELS", "KERNEL_HUB_OVERRIDES")

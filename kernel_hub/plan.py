@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +13,7 @@ from kernel_hub.model.metadata import Metadata
 from kernel_hub.model.requirement import Requirement
 from kernel_hub.model.selection import Accepted, Selection
 from kernel_hub.model.source import Pin
+from kernel_hub.model.value import dataclass
 from kernel_hub.overrides import Override
 from kernel_hub.refusal import machine, nearest, ways_out
 from kernel_hub.trust import Decision, NamedBy, Trusted, TrustedIfSigned

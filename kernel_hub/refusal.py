@@ -6,7 +6,6 @@ Pure. `best` is the one place where a selection becomes an exception.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from kernel_hub.errors import NoCompatibleVariantError
@@ -14,6 +13,7 @@ from kernel_hub.model.backend import Backend, BackendKind
 from kernel_hub.model.framework import Torch, TorchStableAbi
 from kernel_hub.model.host import ANY_MACOS, Host
 from kernel_hub.model.selection import Accepted, Reason, Rejected, Selection
+from kernel_hub.model.value import dataclass
 from kernel_hub.model.variant import ArchLabel, NoarchLabel, UnknownLabel
 from kernel_hub.select import DECISION_TABLE
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -19,6 +18,7 @@ from urllib.request import url2pathname
 from kernel_hub.configuration import read_toml, require_known, table_in
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.requirement import RepoId
+from kernel_hub.model.value import dataclass
 from kernel_hub.places import is_file, written_json, written_path, written_url
 
 VARIABLE = "KERNEL_HUB_REGISTRIES"

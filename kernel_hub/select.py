@@ -11,7 +11,6 @@ remaining tie is broken by the label's text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, NamedTuple, assert_never
 
@@ -22,6 +21,7 @@ from kernel_hub.model.framework import Torch, TorchStableAbi, TvmFfi
 from kernel_hub.model.host import Host
 from kernel_hub.model.selection import Accepted, Reason, Rejected, Selection, Variant, Verdict
 from kernel_hub.model.source import FileEntry
+from kernel_hub.model.value import dataclass
 from kernel_hub.model.variant import ArchLabel, NoarchLabel, UnknownLabel, read_label
 
 BUILD_FOLDER: Final = "build"

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from kernel_hub.configuration import read_file
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.requirement import RepoId
+from kernel_hub.model.value import dataclass
 from kernel_hub.overrides import Override, read_overrides
 from kernel_hub.places import below_home, is_file, is_there, working_folder, written_path, written_url
 from kernel_hub.registries import Registry, read_registries, registry_of

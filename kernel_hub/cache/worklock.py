@@ -18,8 +18,9 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from kernel_hub.model.value import dataclass
 
 _LOG = logging.getLogger("kernel_hub")
 _STALE_S = 30.0
@@ -44,6 +45,9 @@ class Patience:
     give_up_s: float = _GIVE_UP_S
 
 
+_PATIENCE = Patience()
+
+
 class WorkLock:
     """A lock file.
 
@@ -53,7 +57,7 @@ class WorkLock:
         patience: See `Patience`.
     """
 
-    def __init__(self, path: Path, work: str, *, patience: Patience = Patience()) -> None:
+    def __init__(self, path: Path, work: str, *, patience: Patience = _PATIENCE) -> None:
         self._path = path
         self._work = work
         self._patience = patience

@@ -8,7 +8,6 @@ by UUID. A process sees one MIG instance at most (the same guide, CUDA_VISIBLE_D
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kernel_hub.detect.libraries import library_folders
@@ -16,6 +15,7 @@ from kernel_hub.detect.probes import Found, Probes, guarded, read_text
 from kernel_hub.detect.visible import Unclear, choose, names_by_index
 from kernel_hub.model.capability import CudaCapability
 from kernel_hub.model.host import Device
+from kernel_hub.model.value import dataclass
 
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 _DRIVER_NOT_LOADED: Final = 9

@@ -6,10 +6,12 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
+
+from kernel_hub.model.value import dataclass
 
 T = TypeVar("T")
 

@@ -8,7 +8,6 @@ AMD's "GPU isolation techniques".
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +17,7 @@ from kernel_hub.detect.probes import Found, Probes, guarded, read_text
 from kernel_hub.detect.visible import Unclear, choose
 from kernel_hub.model.capability import RocmArch
 from kernel_hub.model.host import Device
+from kernel_hub.model.value import dataclass
 
 _TOPOLOGY: Final = "/sys/class/kfd/kfd/topology/nodes"
 _DRIVER: Final = "/sys/module/amdgpu/version"

@@ -9,13 +9,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 from packaging.version import Version
 
 from kernel_hub.detect.probes import Found, Probes, guarded, read_text
+from kernel_hub.model.value import dataclass
 
 # Functions of libc10 that take a std::string; how their names are mangled is the ABI itself (Itanium C++ ABI,
 # section 5.1.8: "Ss" abbreviates the old std::string, the new one is spelt out).

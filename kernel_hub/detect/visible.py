@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from kernel_hub.model.value import dataclass
 
 _INDEX = re.compile(r"[0-9]{1,6}")
 _NEGATIVE = re.compile(r"-[0-9]+")

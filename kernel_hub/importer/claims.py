@@ -17,7 +17,7 @@ import importlib
 import logging
 import sys
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -35,6 +35,7 @@ from kernel_hub.model.digest import Digest
 from kernel_hub.model.framework import TvmFfi
 from kernel_hub.model.loaded import LoadedKernel
 from kernel_hub.model.metadata import KernelDependency
+from kernel_hub.model.value import dataclass
 from kernel_hub.model.variant import ArchLabel, read_label
 
 FORMAT_OF_KERNELS = Version("0.17.2")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path, PurePosixPath
@@ -24,6 +24,7 @@ from kernel_hub.errors import DigestMismatchError
 from kernel_hub.importer.kernel_dependencies import prepare
 from kernel_hub.model.artifact import VerifiedFile, Violation, ViolationKind
 from kernel_hub.model.digest import Digest
+from kernel_hub.model.value import dataclass
 
 _ENTRY = "__init__.py"
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Hashable
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from kernel_hub.errors import AmbiguousKernelError
 from kernel_hub.model.artifact import VerifiedArtifact
+from kernel_hub.model.value import dataclass
 
 NATIVE_SUFFIXES = frozenset({".so", ".pyd", ".dll", ".dylib"})
 _OPS_MODULE = "_ops.py"

@@ -18,13 +18,13 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernel_hub.errors import NotLockedError, RepositoryNotFoundError
 from kernel_hub.model.lock_names import OWN, PEER
+from kernel_hub.model.value import dataclass
 from kernel_hub.settings import LOCK_VARIABLE, Settings
 
 if TYPE_CHECKING:

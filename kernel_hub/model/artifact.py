@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeAlias
@@ -12,6 +11,7 @@ from kernel_hub.model.backend import BackendKind
 from kernel_hub.model.digest import Digest
 from kernel_hub.model.metadata import Metadata
 from kernel_hub.model.source import BlobId, Pin
+from kernel_hub.model.value import dataclass
 
 LOCAL_PATH = "local path"
 """The reason of a folder that the caller asked for by its path, rather than an override."""

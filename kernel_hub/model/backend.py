@@ -7,13 +7,13 @@ version's digits, of which the last is the minor version.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
 from packaging.version import Version
 
 from kernel_hub.errors import InvalidDocumentError
+from kernel_hub.model.value import dataclass
 
 
 class BackendKind(StrEnum):

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
+
+from kernel_hub.model.value import dataclass
 
 _CUDA = re.compile(r"([0-9]{1,3})\.([0-9])([af]?)(\+PTX)?")
 _CUDA_DEVICE = re.compile(r"([0-9]{1,3})\.([0-9])")

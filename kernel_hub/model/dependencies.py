@@ -6,10 +6,10 @@ Repository format, section (i). The list is the ecosystem's; names outside it ar
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from kernel_hub.model.backend import BackendKind
+from kernel_hub.model.value import dataclass
 
 
 @dataclass(frozen=True, slots=True)

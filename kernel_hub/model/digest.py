@@ -12,13 +12,13 @@ import binascii
 import hashlib
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Protocol
 
 from kernel_hub.errors import InvalidDocumentError
+from kernel_hub.model.value import dataclass
 
 
 class DigestAlgorithm(StrEnum):

@@ -6,12 +6,12 @@ Label text (repository format, section a): the first digit is the major version,
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from packaging.version import Version
 
 from kernel_hub.errors import InvalidDocumentError
+from kernel_hub.model.value import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ JSON form (one object; every key optional, null means unknown; a file on a comma
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -28,6 +28,7 @@ from packaging.version import InvalidVersion, Version
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.backend import Backend, BackendKind, parse_kind
 from kernel_hub.model.capability import Capability, CudaCapability, RocmArch, parse_capability
+from kernel_hub.model.value import dataclass
 
 ANY_MACOS = Version("999.0")
 """Stands for "whichever macOS a build asks for", in a host that nobody looked at; never shown as a version."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import ModuleType
 
 from kernel_hub.model.artifact import LOCAL_PATH, FromFolder, Origin
 from kernel_hub.model.digest import Digest
 from kernel_hub.model.metadata import Metadata
+from kernel_hub.model.value import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias, assert_never
 
 from packaging.version import Version
@@ -22,6 +22,7 @@ from kernel_hub.model.document import JsonObject, load_json
 from kernel_hub.model.provenance import Provenance, SourceState, read_provenance
 from kernel_hub.model.requirement import ExactVersion, RepoId, Requirement
 from kernel_hub.model.split import OWN_KEY, file_archs_to_json, read_file_archs
+from kernel_hub.model.value import dataclass
 
 __all__ = [
     "MAX_BYTES",

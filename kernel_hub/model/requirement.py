@@ -10,13 +10,13 @@ Grammar (versions are the `v<N>` branches of a kernel repository, see the reposi
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from kernel_hub.errors import InvalidDocumentError
+from kernel_hub.model.value import dataclass
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
 _MAX_REPO_CHARS = 96

@@ -7,12 +7,12 @@ order they were listed in.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
 from kernel_hub.model.host import Host
 from kernel_hub.model.source import FileEntry
+from kernel_hub.model.value import dataclass
 from kernel_hub.model.variant import Label, UnknownLabel
 
 

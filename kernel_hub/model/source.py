@@ -8,11 +8,12 @@ exist, `FetchError` for what cannot be reached, and `InvalidDocumentError` for a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from kernel_hub.model.requirement import RepoId, version_of_branch
+from kernel_hub.model.value import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ Repository format, section (f). So far a kernel can only have moved:
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.requirement import AtRevision, RepoId, Requirement
+from kernel_hub.model.value import dataclass
 
 FILE_NAME = "kernel-status.toml"
 MAX_BYTES = 64 << 10

@@ -9,13 +9,13 @@ Leaves out: what is inside a build (see metadata), and whether it fits a host (s
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.backend import Backend
 from kernel_hub.model.framework import ABI_TAGS, Framework, parse_stable_abi, parse_torch, parse_tvm_ffi
+from kernel_hub.model.value import dataclass
 
 KNOWN_CPUS = frozenset({"x86_64", "aarch64"})
 KNOWN_SYSTEMS = frozenset({"linux", "darwin", "windows"})

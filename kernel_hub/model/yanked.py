@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import date, datetime
 
 from kernel_hub.errors import InvalidDocumentError
+from kernel_hub.model.value import dataclass
 
 FILE_NAME = "kernel-yanked.toml"
 MAX_BYTES = 256 << 10

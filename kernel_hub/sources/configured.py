@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ from kernel_hub.cache import Cache
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.index import Index
 from kernel_hub.model.digest import Digest
+from kernel_hub.model.value import dataclass
 from kernel_hub.sources.late import LateHub
 from kernel_hub.sources.wrappers import CachedSource
 

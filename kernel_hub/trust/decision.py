@@ -7,8 +7,9 @@ A third one waits: trusted if it carries a signature, which can only be looked a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from kernel_hub.model.value import dataclass
 
 Ways = frozenset[frozenset[str]]
 """Sets of signers by name: the signatures of all signers of any one set suffice."""

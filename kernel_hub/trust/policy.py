@@ -7,12 +7,12 @@ for at most when nothing before it allowed. Nothing here reads files or asks ser
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.model.source import PublisherStanding
+from kernel_hub.model.value import dataclass
 from kernel_hub.trust.decision import CouldNotCheck, Decision, NotTrusted, Trusted, TrustedIfSigned, all_of, any_of
 
 NamedBy: TypeAlias = Literal["code", "data"]

@@ -7,12 +7,12 @@ project can ask for more than its user does, never for less.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Literal, TypeAlias
 
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.requirement import RepoId, is_commit
+from kernel_hub.model.value import dataclass
 from kernel_hub.trust.decision import Decision
 from kernel_hub.trust.policy import (
     AllOf,

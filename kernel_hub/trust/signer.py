@@ -6,10 +6,10 @@ import base64
 import binascii
 import hashlib
 import re
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from kernel_hub.errors import InvalidDocumentError
+from kernel_hub.model.value import dataclass
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _KEY_BYTES = 32

@@ -16,11 +16,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
 from kernel_hub.errors import UnsafePathError
+from kernel_hub.model.value import dataclass
 
 # Flags that a platform lacks do not weaken the check: the opened file is compared with what the survey saw.
 _OPEN_FLAGS = (

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from io import FileIO
 
 from kernel_hub.model.digest import Digest, DigestAlgorithm
 from kernel_hub.model.source import BlobId, GitBlob, LfsBlob
+from kernel_hub.model.value import dataclass
 from kernel_hub.verify.artifact_tree import TreeFile
 
 _CHUNK_BYTES = 1 << 18
