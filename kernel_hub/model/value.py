@@ -1,13 +1,14 @@
-"""`dataclass` for classes with slots, whose constructor is compiled when the first value is made, not at import.
+"""`dataclass` for classes with slots, which compiles nothing at import and a constructor only where many values are made.
 
 The standard decorator writes and compiles the source of up to ten methods for each class, which was most of what importing
-this package cost. Here the methods that need no source are closures, and the constructor is compiled at its first use. Type
-checkers see the standard decorator; `dataclasses.fields`, `replace` and `astuple`, `match`, `copy` and `pickle` work as with it.
+this package cost. Here the methods that need no source are closures; the first values are filled field by field, and the
+constructor is compiled when it pays. Type checkers see the standard decorator; `dataclasses.fields`, `replace` and
+`astuple`, `match`, `copy` and `pickle` work as with it.
 
 Leaves out what no class here uses, and refuses it: classes without slots, fields had from another class, keyword-only and
 init-only fields.
 
-Implements docs/decisions/0014-values-compiled-when-first-made.md.
+Implements docs/decisions/0014-values-compiled-when-it-pays.md.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["dataclass"]
+
+# Compiling takes as long as filling about that many values.
+_COMPILED_AFTER = 20
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
@@ -65,17 +70,53 @@ def _refuse_what_is_left_out(made: Any, fields: tuple[dataclasses.Field[Any], ..
 
 
 class _Constructor:
-    """Stands for a class's `__init__` until someone asks for it, and puts the real one in its own place."""
+    """Stands for a class's `__init__` until many values were made or someone looks at it; then puts the real one in its place."""
+
+    __slots__ = ("_fields", "_left", "_made", "_parameters", "_stores")
 
     def __init__(self, made: type[Any], fields: tuple[dataclasses.Field[Any], ...]) -> None:
         self._made = made
         self._fields = fields
+        self._left = _COMPILED_AFTER
+        self._parameters: tuple[str, ...] = ()
+        self._stores: tuple[tuple[str, Callable[[Any, Any], None]], ...] = ()
 
     def __get__(self, instance: Any, owner: type[Any]) -> Any:
-        # Two threads may both compile it; the two are the same.
+        # What asks for another reason than to make a value, such as `inspect`, reads the constructor's arguments.
+        if not self._left or not isinstance(instance, self._made):
+            constructor = self._compile()
+            return constructor if instance is None else constructor.__get__(instance, owner)
+        if self._left == _COMPILED_AFTER:
+            self._parameters = tuple(field.name for field in self._fields if field.init)
+            # A slot's own setter, because a frozen class refuses assignments.
+            self._stores = tuple((field.name, getattr(self._made, field.name).__set__) for field in self._fields)
+        self._left -= 1
+        return partial(self._fill, instance)
+
+    def _compile(self) -> Any:
+        # Two threads may both come here; what they make is the same.
         constructor = _compiled(self._made, self._fields)
         type.__setattr__(self._made, "__init__", constructor)
-        return constructor if instance is None else constructor.__get__(instance, owner)
+        return constructor
+
+    def _fill(self, instance: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """As the constructor, argument by argument. What is not in order is left to the constructor to refuse."""
+        given = dict(zip(self._parameters, args, strict=False))
+        if len(args) > len(self._parameters) or not kwargs.keys() <= set(self._parameters) - given.keys():
+            return self._compile()(instance, *args, **kwargs)
+        given |= kwargs
+        for field, (name, store) in zip(self._fields, self._stores, strict=True):
+            if name in given:
+                store(instance, given[name])
+            elif field.default_factory is not dataclasses.MISSING:
+                store(instance, field.default_factory())
+            elif field.default is not dataclasses.MISSING:
+                store(instance, field.default)
+            elif field.init:
+                return self._compile()(instance, *args, **kwargs)
+        if hasattr(self._made, "__post_init__"):
+            instance.__post_init__()
+        return None
 
 
 class _Absent:

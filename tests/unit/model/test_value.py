@@ -1,4 +1,4 @@
-"""Classes behave as the standard decorator's, shape by shape, and compile no constructor before the first one is asked for."""
+"""Classes behave as the standard decorator's, shape by shape, before and after their constructor is compiled."""
 
 from __future__ import annotations
 
@@ -94,6 +94,17 @@ def shapes(dataclass: Callable[..., Any]) -> dict[str, Any]:
 
 STANDARD = shapes(dataclasses.dataclass)
 OURS = shapes(value.dataclass)
+COMPILED = shapes(value.dataclass)
+for kind in COMPILED.values():
+    # Who looks at a constructor gets the compiled one.
+    assert inspect.isfunction(kind.__init__)
+
+
+def fresh(name: str) -> Any:
+    """A class of which no value was made yet."""
+    return shapes(value.dataclass)[name]
+
+
 CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("Plain", (1,), {}),
     ("Plain", (1, "x"), {}),
@@ -118,13 +129,14 @@ def outcome(call: Callable[[], Any]) -> str:
         return f"{type(error).__name__}: {error}"
 
 
+@pytest.mark.parametrize("kinds", [OURS, COMPILED], ids=["filled", "compiled"])
 @pytest.mark.parametrize(("name", "args", "kwargs"), CALLS)
-def test_a_value_reads_and_compares_as_the_standard_one(name: str, args: Any, kwargs: Any) -> None:
-    ours, standard = OURS[name](*args, **kwargs), STANDARD[name](*args, **kwargs)
+def test_a_value_reads_and_compares_as_the_standard_one(kinds: Any, name: str, args: Any, kwargs: Any) -> None:
+    ours, standard = kinds[name](*args, **kwargs), STANDARD[name](*args, **kwargs)
     assert (repr(ours), str(ours)) == (repr(standard), str(standard))
     assert dataclasses.astuple(ours) == dataclasses.astuple(standard)
     assert dataclasses.asdict(ours) == dataclasses.asdict(standard)
-    assert ours == OURS[name](*args, **kwargs)
+    assert ours == kinds[name](*args, **kwargs)
     assert ours != standard
     assert ours != 1
 
@@ -205,7 +217,9 @@ def test_a_class_that_is_not_frozen_can_be_changed_and_copied() -> None:
     ("args", "kwargs"), [((), {}), ((1, 2, 3), {}), ((1,), {"left": 1}), ((1,), {"wrong": 1}), ((), {"total": 3})]
 )
 def test_a_wrong_call_is_refused_as_by_the_standard_one(name: str, args: Any, kwargs: Any) -> None:
-    assert outcome(lambda: OURS[name](*args, **kwargs)) == outcome(lambda: STANDARD[name](*args, **kwargs))
+    expected = outcome(lambda: STANDARD[name](*args, **kwargs))
+    assert outcome(lambda: fresh(name)(*args, **kwargs)) == expected
+    assert outcome(lambda: COMPILED[name](*args, **kwargs)) == expected
 
 
 def test_defaults_that_are_made_are_not_shared() -> None:
@@ -240,15 +254,13 @@ def test_values_are_copied_and_sent(sent: Any, protocol: int) -> None:
     assert copy.copy(sent) == copy.deepcopy(sent) == pickle.loads(pickle.dumps(sent, protocol)) == sent
 
 
-def test_a_constructor_is_compiled_for_the_first_value_and_kept() -> None:
-    kind = shapes(value.dataclass)["Plain"]
-    before = vars(kind)["__init__"]
-    assert not inspect.isfunction(before)
+def test_a_constructor_is_compiled_where_many_values_are_made() -> None:
+    kind = fresh("Plain")
     kind(1)
-    after = vars(kind)["__init__"]
-    kind(2)
-    assert inspect.isfunction(after)
-    assert vars(kind)["__init__"] is after
+    assert not inspect.isfunction(vars(kind)["__init__"])
+    values = [kind(number) for number in range(100)]
+    assert inspect.isfunction(vars(kind)["__init__"])
+    assert values == [kind(number) for number in range(100)]
 
 
 @pytest.mark.parametrize("left_out", ["keyword", "initial", "slots", "inherited"])
