@@ -28,6 +28,9 @@ from kernel_hub.model.source import BlobId, FileEntry, GitBlob
 Chunks = Callable[[int], Iterable[bytes]]
 """The bytes of a file from an offset on."""
 
+Whole = Callable[[Path, Callable[[int], None]], bool]
+"""Writes a file as a whole, telling about its pieces; False if it cannot."""
+
 SUFFIX = ".incomplete"
 # Less is fetched again sooner than a leftover is looked for.
 _KEEP_FROM_BYTES = 1 << 20
@@ -64,6 +67,7 @@ def write_blob(
     entry: FileEntry,
     chunks: Chunks,
     *,
+    whole: Whole | None = None,
     told: Callable[[int], None] | None = None,
     replace: bool = False,
 ) -> None:
@@ -73,6 +77,7 @@ def write_blob(
         folder: The cache's folder of blobs; made if need be.
         entry: What the source announced.
         chunks: Where the bytes come from.
+        whole: A quicker way to them; what it brings is checked like everything else.
         told: Told about every piece: its length, negative if pieces turned out not to count.
         replace: Whether to replace a blob of the right length that is there, or appears meanwhile. Otherwise it stays,
             because another process may be verifying it, and must not find another file in its place.
@@ -83,6 +88,10 @@ def write_blob(
     """
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
+        # What a broken download left is taken up again, which the quicker way cannot.
+        is_new = whole is not None and next(_abandoned(folder, entry), None) is None
+        if whole is not None and is_new and _write_whole(folder, entry, whole, told or _ignore, replace=replace):
+            return
         for from_leftover in (entry.size_bytes >= _KEEP_FROM_BYTES, False):
             try:
                 _write_once(folder, entry, chunks, told or _ignore, from_leftover=from_leftover, replace=replace)
@@ -97,6 +106,28 @@ def _ignore(length_bytes: int) -> None:
     del length_bytes
 
 
+def _write_whole(folder: Path, entry: FileEntry, whole: Whole, told: Callable[[int], None], *, replace: bool) -> bool:
+    growing = _growing(folder, entry)
+    try:
+        if not whole(growing, told):
+            return False
+        if not is_intact(growing, entry):
+            told(-entry.size_bytes)
+            return False
+        with growing.open("rb+") as file:
+            os.fsync(file.fileno())
+        _name(growing, folder / entry.blob.id, entry, replace=replace)
+        return True
+    finally:
+        with contextlib.suppress(OSError):
+            growing.unlink(missing_ok=True)
+
+
+def _growing(folder: Path, entry: FileEntry) -> Path:
+    """A name for a file of this process alone."""
+    return folder / f"{entry.blob.id}.{_HOST}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
+
+
 def _write_once(
     folder: Path,
     entry: FileEntry,
@@ -106,7 +137,7 @@ def _write_once(
     from_leftover: bool,
     replace: bool,
 ) -> None:
-    growing = folder / f"{entry.blob.id}.{_HOST}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
+    growing = _growing(folder, entry)
     hasher = hasher_of(entry.blob, entry.size_bytes)
     length_bytes = 0
     try:

@@ -10,11 +10,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from kernel_hub import bundle
 from kernel_hub.cache.folder import Cache
 from kernel_hub.cache.worklock import WorkLock
 from kernel_hub.errors import InvalidDocumentError, ResolutionError, SourceUnavailableError
+from kernel_hub.model.requirement import RepoId
 from kernel_hub.model.source import FileEntry, Pin, Source
 
 _LOG = logging.getLogger("kernel_hub")
@@ -25,6 +28,20 @@ _BUILDS = "build"
 
 Progress = Callable[[str, int, int], None]
 """Told a file's path, the bytes that are here of all that were missing, and how many those are."""
+
+
+@runtime_checkable
+class WholeFiles(Protocol):
+    """A source that knows a quicker way than `Source.chunks` for some files."""
+
+    def download(self, repo: RepoId, commit: str, entry: FileEntry, place: Path, told: Callable[[int], None]) -> bool:
+        """Write a file to `place`; False if there is no quicker way, or it is closed. The caller checks what was written.
+
+        Args:
+            repo, commit, entry: The file.
+            place: Where to; nobody else's, and what is there afterwards counts only if the answer is True.
+            told: Told about every piece; all of it is taken back if the answer is False.
+        """
 
 
 class _StoppedError(Exception):
@@ -91,7 +108,10 @@ def store_all(
         def chunks(start_bytes: int) -> Iterator[bytes]:
             return source.chunks(pin.repo, pin.commit, entry, start_bytes=start_bytes)
 
-        cache.store(pin.repo, entry, chunks, told=tally.told(entry.path), replace=entry in replace)
+        def whole(place: Path, told: Callable[[int], None]) -> bool:
+            return isinstance(source, WholeFiles) and source.download(pin.repo, pin.commit, entry, place, told)
+
+        cache.store(pin.repo, entry, chunks, whole=whole, told=tally.told(entry.path), replace=entry in replace)
 
     def unpack(entry: FileEntry, content: bytes) -> None:
         cache.store(pin.repo, entry, lambda start_bytes: [content[start_bytes:]], told=tally.told(entry.path))

@@ -24,7 +24,7 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from kernel_hub.cache.blob_writer import Chunks, is_intact, storing, write_blob
+from kernel_hub.cache.blob_writer import Chunks, Whole, is_intact, storing, write_blob
 from kernel_hub.cache.worklock import WorkLock
 from kernel_hub.model.repo_path import check_file_path, check_ref_name
 from kernel_hub.model.requirement import RepoId, is_commit
@@ -98,6 +98,7 @@ class Cache:
         entry: FileEntry,
         chunks: Chunks,
         *,
+        whole: Whole | None = None,
         told: Callable[[int], None] | None = None,
         replace: bool = False,
     ) -> None:
@@ -106,6 +107,7 @@ class Cache:
         Args:
             repo, entry: Which.
             chunks: Where its bytes come from.
+            whole: A quicker way to them, which may be closed.
             told: Told about every piece.
             replace: Whether to write it although it is there, because its bytes are not the right ones.
 
@@ -122,7 +124,7 @@ class Cache:
             with storing(self.root):
                 self._materialize(blob, blob)
             return
-        write_blob(self.blobs(repo), entry, chunks, told=told, replace=replace)
+        write_blob(self.blobs(repo), entry, chunks, whole=whole, told=told, replace=replace)
 
     def place(self, repo: RepoId, commit: str, folder: str, entries: Sequence[FileEntry]) -> None:
         """Make files of a commit appear; their blobs are there, or they themselves are.

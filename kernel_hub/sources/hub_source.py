@@ -8,8 +8,9 @@ remembering anything (see `kernel_hub.sources.wrappers`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -23,7 +24,7 @@ from kernel_hub.errors import (
 from kernel_hub.model.repo_path import check_file_path, check_prefix
 from kernel_hub.model.requirement import RepoId, is_commit
 from kernel_hub.model.source import FileEntry, PublisherStanding, Refs
-from kernel_hub.sources import hub_json
+from kernel_hub.sources import hub_json, hub_xet
 from kernel_hub.sources.hub_headers import checked_token, implicit_token, user_agent_text
 from kernel_hub.sources.hub_http import Answer, HubClient, Limits, TryFailedError, origin
 from kernel_hub.sources.hub_refusal import HUB, Place, Subject, is_html, not_the_hub
@@ -46,6 +47,7 @@ class HubSource:
         limits: How long requests may take.
         client: Makes the requests; replaced in tests.
         place: The Hub, for hints.
+        xet: Brings large files from the Hub's store of chunks; None leaves that to what is installed and allowed.
 
     Raises:
         InvalidDocumentError: If the endpoint is no http(s) URL or holds credentials, or the token is no token.
@@ -62,6 +64,7 @@ class HubSource:
         limits: Limits | None = None,
         client: HubClient | None = None,
         place: Place = HUB,
+        xet: hub_xet.XetGet | None = None,
     ) -> None:
         self._name = checked_endpoint(endpoint)
         headers = {"User-Agent": user_agent_text(user_agent, telemetry=telemetry, host_facts=host_facts or {})}
@@ -69,6 +72,8 @@ class HubSource:
             self._name, headers, token=checked_token(token) if token else None, limits=limits or Limits(), place=place
         )
         self._finds_token = token is None and client is None
+        self._xet = xet
+        self._xet_failed = False
 
     @property
     def name(self) -> str:
@@ -162,6 +167,29 @@ class HubSource:
                     return
             except TryFailedError as failed:
                 course.again(failed)
+
+    def download(self, repo: RepoId, commit: str, entry: FileEntry, place: Path, told: Callable[[int], None]) -> bool:
+        """See `kernel_hub.cache.download.WholeFiles`: by Xet, if the Hub offers the file that way."""
+        if self._xet_failed or not hub_xet.is_offered(entry):
+            return False
+        get = self._xet or (hub_xet.get_from_store if hub_xet.is_usable() else None)
+        if get is None:
+            return False
+        client = self._ready()
+        headers = dict(client.headers) | ({"Authorization": f"Bearer {client.token}"} if client.token else {})
+        came = hub_xet.download(
+            get,
+            place,
+            entry,
+            token_url=f"{self._name}/api/kernels/{repo}/xet-read-token/{quote(commit, safe='')}",
+            headers=headers,
+            told=told,
+            stall_s=client.limits.stall_s,
+            clock=client.clock,
+        )
+        # What failed once in a process would fail, or make wait, for every further file.
+        self._xet_failed = not came
+        return came
 
     def publisher(self, namespace: str) -> PublisherStanding:
         """See `Source.publisher`."""

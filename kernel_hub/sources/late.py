@@ -11,6 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kernel_hub.model.requirement import RepoId
     from kernel_hub.model.source import FileEntry, PublisherStanding, Refs, Source
     from kernel_hub.sources.hub_source import HubSource
@@ -60,6 +62,10 @@ class LateHub:
     def chunks(self, repo: RepoId, commit: str, entry: FileEntry, *, start_bytes: int = 0) -> Iterator[bytes]:
         """See `Source.chunks`."""
         return self._hub.chunks(repo, commit, entry, start_bytes=start_bytes)
+
+    def download(self, repo: RepoId, commit: str, entry: FileEntry, place: Path, told: Callable[[int], None]) -> bool:
+        """See `HubSource.download`."""
+        return self._hub.download(repo, commit, entry, place, told)
 
     def publisher(self, namespace: str) -> PublisherStanding:
         """See `Source.publisher`."""

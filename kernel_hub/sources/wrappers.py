@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Literal, TypeVar
 
 from kernel_hub.cache import Cache
+from kernel_hub.cache.download import WholeFiles
 from kernel_hub.cache.foreign import listing_in_cache
 from kernel_hub.cache.whole import has_whole_build
 from kernel_hub.cache.worklock import Patience, WorkLock
@@ -195,6 +197,11 @@ class CachedSource:
         if self._inner is None:
             raise self._offline(f"{entry.path} of {repo}")
         return self._inner.chunks(repo, commit, entry, start_bytes=start_bytes)
+
+    def download(self, repo: RepoId, commit: str, entry: FileEntry, place: Path, told: Callable[[int], None]) -> bool:
+        """See `WholeFiles.download`; as for `chunks`, from the inner source."""
+        inner: Source | WholeFiles | None = self._inner
+        return isinstance(inner, WholeFiles) and inner.download(repo, commit, entry, place, told)
 
     def publisher(self, namespace: str) -> PublisherStanding:
         """See `Source.publisher`. What was found out once serves when it cannot be asked, with its date."""

@@ -1,4 +1,4 @@
-"""Attack: a server lures the token to another host: by a redirect, by a listing's next page, or by a namespace's registry."""
+"""Attack: a server lures the token to another host: by a redirect, a listing's next page, a namespace's registry, a Xet store."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from kernel_hub.model.host import Host
 from kernel_hub.model.requirement import Requirement
 from kernel_hub.plan import Request
 from kernel_hub.settings import load_settings
+from kernel_hub.sources.hub import HubSource
+from kernel_hub.sources.hub_xet import XET_FROM_BYTES, get_from_store
 from tests.support import faults as fault
 from tests.support.fake_kernels import fake_build, publish_fake_kernel
 from tests.support.faults import Faults
 from tests.support.hub import HubServer
+from tests.support.scripted import REPO
+from tests.support.xet_store import running_store
 
 ENFORCED_BY = "kernel_hub.sources.hub_http.HubClient"
 CPU = Host.from_json({"cpu": "x86_64", "os": "linux", "torch": "2.13.0", "backend": "cpu", "devices": []})
@@ -113,7 +117,25 @@ def test_no_error_or_record_tells_the_token(
 
 
 def _files_of(hub: HubServer) -> list[str]:
-    from tests.support.scripted import REPO
-
     commit = hub.registry.refs(REPO).branches["v1"]
     return [f"/kernels/{REPO}/resolve/{commit}/{entry.path}" for entry in hub.registry.files(REPO, commit)]
+
+
+def test_the_store_of_large_files_gets_a_token_of_its_own_and_a_redirect_to_it_none(
+    hub: HubServer, other: HubServer, home: Faults, away: Faults, tmp_path: Path
+) -> None:
+    large = bytes(XET_FROM_BYTES)
+    publish_fake_kernel(hub.registry, version=2, builds={"torch-cpu": fake_build("torch-cpu", files={"w.bin": large})})
+    home.add(fault.redirect(f"{other.url}/api/kernels/acme/axpy/xet-read-token/x"), "/xet-read-token/", times=1)
+    with running_store() as store:
+        store.offer(home, large)
+        source = HubSource(hub.url, token=TOKEN, xet=get_from_store)
+        commit = source.refs(REPO).branches["v2"]
+        (entry,) = [entry for entry in source.files(REPO, commit) if entry.path.endswith("w.bin")]
+        assert not source.download(REPO, commit, entry, tmp_path / "first", lambda length_bytes: None)
+        assert away.paths("/xet-read-token/")
+        again = HubSource(hub.url, token=TOKEN, xet=get_from_store)
+        assert again.download(REPO, commit, entry, tmp_path / "second", lambda length_bytes: None)
+    assert (tmp_path / "second").read_bytes() == large
+    assert store.asked
+    assert TOKEN not in str(store.asked) + str(away.asked)
