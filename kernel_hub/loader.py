@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from kernel_hub.admission import admit
 from kernel_hub.errors import (
+    CacheError,
     DigestMismatchError,
     FetchError,
     IncompleteArtifactError,
@@ -26,6 +27,7 @@ from kernel_hub.errors import (
     OfflineError,
     SignatureInvalidError,
     SourceUnavailableError,
+    UnsafePathError,
 )
 from kernel_hub.fetch import damaged, fetch, fetch_attestation
 from kernel_hub.importer import LoadedKernel, check_dependencies, import_artifact, offering
@@ -43,6 +45,7 @@ from kernel_hub.model.selection import Accepted
 from kernel_hub.plan import Availability, Plan, Request, facts
 from kernel_hub.planner import Planner
 from kernel_hub.refusal import best
+from kernel_hub.select import BUILD_FOLDER
 from kernel_hub.settings import Settings
 from kernel_hub.sources.configured import connect
 from kernel_hub.trust import TrustedIfSigned
@@ -86,9 +89,21 @@ class Loader:
             raise
 
     def download(self, request: Request) -> VerifiedArtifact:
-        """Fetch and verify a kernel without importing it."""
+        """Fetch and verify a kernel without importing it.
+
+        What is not the kernel's in its folder of the cache is removed; loading only refuses it.
+        """
         plan = self._planner.plan(request)
-        return self._verified(plan, best(plan.selection, alternatives=plan.alternatives))
+        chosen = best(plan.selection, alternatives=plan.alternatives)
+        try:
+            return self._verified(plan, chosen)
+        except (DigestMismatchError, UnsafePathError, CacheError):
+            if plan.pin is None or self._settings.mode == "offline":
+                raise
+            connection = self._planner.connect(plan.request)
+            connection.cache.discard(plan.pin.repo, plan.pin.commit, f"{BUILD_FOLDER}/{chosen.variant.name}")
+            fetch(connection.source, connection.cache, plan.pin, chosen, progress=self._progress, recheck=True)
+            return self._verified(plan, chosen)
 
     def prefetch(self, request: Request) -> tuple[Plan, VerifiedArtifact]:
         """Fetch and verify a kernel for later: whether it may run, and what Python needs, is asked when it is loaded."""

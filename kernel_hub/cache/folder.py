@@ -146,6 +146,18 @@ class Cache:
             for entry in missing:
                 self._link(self.blobs(repo) / entry.blob.id, self.path(repo, commit, entry.path))
 
+    def discard(self, repo: RepoId, commit: str, folder: str) -> None:
+        """Take a folder of a commit away, whatever it holds; the blobs stay.
+
+        Raises:
+            CacheError: If that cannot be done.
+        """
+        # Renamed first, so that nobody finds it half empty.
+        aside = self.repo_folder(repo) / f"{STAGING}-{secrets.token_hex(4)}"
+        with storing(self.root), contextlib.suppress(FileNotFoundError):
+            self.path(repo, commit, folder).rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+
     def replace(self, repo: RepoId, commit: str, entries: Sequence[FileEntry]) -> None:
         """Make files that are there lead to their blobs, which have just been written anew."""
         with storing(self.root):

@@ -31,4 +31,8 @@ def way_out(artifact: Artifact, at_fault: Iterable[TreeFile]) -> str:
     # A link's bytes lie elsewhere, and a cache that finds them there would link to them again.
     elsewhere = [str(Path(file.location)) for file in at_fault if file.linked]
     also = f" and {', '.join(elsewhere)}" if elsewhere else ""
-    return f"nothing was imported; remove {artifact.root}{also}, then load the kernel again to fetch it anew"
+    pin = artifact.origin.pin
+    return (
+        f"nothing was imported; with network access, kernel-hub download {pin.repo}@{pin.ref or pin.commit} makes it anew "
+        f"(or remove {artifact.root}{also}, and load the kernel again)"
+    )

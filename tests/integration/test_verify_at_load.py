@@ -66,3 +66,55 @@ def test_what_was_verified_is_stamped_below_our_home(loader: Callable[..., Loade
 def test_verification_on_every_load_uses_no_stamp(loader: Callable[..., Loader], tmp_path: Path) -> None:
     loader(KERNEL_HUB_VERIFY="always").download(REQUEST)
     assert not (tmp_path / "hf" / "kernel_hub" / "stamps").exists()
+
+
+def _add_a_file(folder: Path) -> None:
+    (folder / "more.py").write_text("import os")
+
+
+def _lead_outside(folder: Path) -> None:
+    (folder / "_math.py").unlink()
+    (folder / "_math.py").symlink_to("/etc/hosts")
+
+
+def _put_a_folder(folder: Path) -> None:
+    (folder / "_math.py").unlink()
+    (folder / "_math.py").mkdir()
+
+
+def _put_another_build(folder: Path) -> None:
+    folder.rename(folder.with_name("elsewhere"))
+    folder.mkdir()
+    (folder / "__init__.py").write_text("import os")
+
+
+def _change_bytes(folder: Path) -> None:
+    file = folder / "_math.py"
+    file.write_bytes(file.read_bytes()[:-2] + b"x\n")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [_add_a_file, _lead_outside, _put_a_folder, _put_another_build, _change_bytes],
+    ids=["extra file", "link outside", "folder", "another build", "changed bytes"],
+)
+def test_whatever_happened_to_a_build_in_the_cache_downloading_it_repairs_it(
+    loader: Callable[..., Loader], tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    folder = loader().download(REQUEST).artifact.root
+    right = {path.name: path.read_bytes() for path in folder.iterdir()}
+    damage(folder)
+    assert loader().download(REQUEST).artifact.root == folder
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == right
+    assert not list((tmp_path / "hf").rglob(".kernel_hub*"))
+
+
+def test_loading_leaves_a_file_that_is_not_the_kernels_where_it_is_and_names_the_command_that_repairs(
+    loader: Callable[..., Loader],
+) -> None:
+    folder = loader().download(REQUEST).artifact.root
+    _add_a_file(folder)
+    with pytest.raises(DigestMismatchError, match=r"more\.py") as caught:
+        loader().load(REQUEST)
+    assert "kernel-hub download acme/axpy@v1 makes it anew" in caught.value.hint()
+    assert (folder / "more.py").is_file()
