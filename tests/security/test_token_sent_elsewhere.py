@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,11 +51,10 @@ def hub(start_hub: Callable[..., HubServer], home: Faults, tmp_path: Path) -> Hu
 
 
 @pytest.fixture
-def other(start_hub: Callable[..., HubServer], away: Faults, tmp_path: Path) -> HubServer:
-    server = start_hub(tmp_path / "away", wrap=away)
-    publish_fake_kernel(server.registry, builds=BUILD)
-    server.registry.set_publisher("acme", True)
-    return server
+def other(start_hub: Callable[..., HubServer], hub: HubServer, away: Faults, tmp_path: Path) -> HubServer:
+    """Another server with the same commits."""
+    shutil.copytree(tmp_path / "home", tmp_path / "away")
+    return start_hub(tmp_path / "away", wrap=away)
 
 
 def download(hub: HubServer, folder: Path, **environ: str) -> None:
