@@ -8,7 +8,7 @@ from typing import Optional, Tuple, Union
 
 import torch
 
-from . import operands, operators, validation
+from . import deferral, operands, operators, validation
 
 Attended = Union[torch.Tensor, Tuple[torch.Tensor, torch.Tensor, None]]
 
@@ -41,7 +41,7 @@ def flash_attn_func(
             i + k_len - q_len + right; -1 is unlimited.
         softcap: if positive, logits become softcap * tanh(logit / softcap).
         alibi_slopes: (q_heads,) or (batch, q_heads): adds -slope * |i + k_len - q_len - j|.
-        deterministic: accepted for compatibility; results and gradients never vary from run to run.
+        deterministic: results and gradients of this build never vary from run to run; if true, no call is left to torch.
         return_attn_probs: also return the log-sum-exp; it is differentiable too.
         s_aux: (q_heads,): the logit of an extra key that has no value (an attention sink).
 
@@ -53,8 +53,9 @@ def flash_attn_func(
         TypeError, ValueError: operands that do not fit together.
         UnsupportedFeatureError: dropout, a head dimension above 256, a device this build does not serve, or
             alibi_slopes that want a gradient.
+
+    On CPUs with AMX some calls are left to torch, with a log record: see `implementation`.
     """
-    del deterministic
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         validation.require_tensor(name, tensor, 4)
     validation.require_operands(q, k, v)
@@ -67,17 +68,22 @@ def flash_attn_func(
     validation.require_per_head("alibi_slopes", alibi_slopes, q, q.shape[0])
     validation.require_per_head("s_aux", s_aux, q, None)
     validation.require_no_gradient("alibi_slopes have no gradient", alibi_slopes)
-    left, right = validation.window_of(window_size, causal)
+    left, right = window = validation.window_of(window_size, causal)
+    scale = validation.softmax_scale_or_default(softmax_scale, q.shape[-1])
+    softcap = validation.softcap_or_error(softcap)
+    chosen = deferral.choose(q, k, window, softcap, alibi_slopes, deterministic, return_attn_probs, s_aux)
+    if chosen == deferral.TORCH:
+        return deferral.attend(q, k, v, scale, causal=right == 0)
     out, lse = operators.fwd(
         operands.rows_dense(q),
         operands.rows_dense(k),
         operands.rows_dense(v),
         operands.per_head_floats(alibi_slopes),
         operands.per_head_floats(s_aux),
-        validation.softmax_scale_or_default(softmax_scale, q.shape[-1]),
+        scale,
         left,
         right,
-        validation.softcap_or_error(softcap),
+        softcap,
     )
     return (out, lse, None) if return_attn_probs else out
 

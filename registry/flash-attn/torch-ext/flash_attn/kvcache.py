@@ -50,7 +50,12 @@ def flash_attn_with_kvcache(
         num_splits: accepted for compatibility; the split over keys is chosen here and does not change results.
         return_softmax_lse: also return the log-sum-exp, (batch, q_heads, q_len).
 
-    The other arguments are those of `flash_attn_func`; so are the errors. No gradient is ever recorded.
+    softmax_scale, causal, window_size, softcap, alibi_slopes and s_aux mean what they mean everywhere: causal and windowed
+    queries are aligned with the last keys of their sequence. No gradient is ever recorded.
+
+    Raises:
+        TypeError, ValueError: operands that do not fit together, lengths or pages outside the cache.
+        UnsupportedFeatureError: a head dimension above 256, a device this build does not serve, or a gradient to record.
     """
     del num_splits
     for name, tensor in (("q", q), ("k_cache", k_cache), ("v_cache", v_cache)):
