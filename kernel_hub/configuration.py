@@ -6,8 +6,6 @@ probably meant. Leaves out which files there are (see `kernel_hub.settings`).
 
 from __future__ import annotations
 
-import difflib
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -39,6 +37,9 @@ def read_toml(path: Path) -> Mapping[str, Any]:
     Raises:
         InvalidDocumentError: If it cannot be read, or is not TOML.
     """
+    # Imported here, because most loads find no such file.
+    import tomllib
+
     try:
         return tomllib.loads(read_file(path).decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -73,6 +74,9 @@ def require_known(keys: Iterable[str], known: Iterable[str], path: Path, *, insi
     """
     names = sorted(known)
     for key in sorted(set(keys) - set(names)):
+        # Imported here, because only this error needs it.
+        import difflib
+
         close = difflib.get_close_matches(key.lower().replace("_", "-"), names, n=1)
         meant = f"did you mean {close[0]!r}?" if close else f"the keys are: {', '.join(names)}"
         raise InvalidDocumentError(str(path), "unknown key", location=f"{inside}.{key}" if inside else key, hint=meant)

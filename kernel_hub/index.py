@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import field
@@ -28,6 +27,7 @@ from urllib.parse import quote
 
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.document import JsonObject, load_json_value
+from kernel_hub.model.pattern import Pattern
 from kernel_hub.model.repo_path import check_ref_name
 from kernel_hub.model.requirement import RepoId, is_commit
 from kernel_hub.model.source import BlobId, FileEntry, GitBlob, LfsBlob, PublisherStanding, Refs
@@ -38,7 +38,7 @@ _FORMAT = 1
 _MAX_FILE_BYTES = 128 << 20
 # An old commit is remembered only to have something to load when the newest cannot be had.
 _MAX_EARLIER = 8
-_HEX = re.compile(r"[0-9a-f]+")
+_HEX = Pattern(r"[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True)

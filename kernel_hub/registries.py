@@ -8,7 +8,6 @@ the name of a private kernel to the public Hub.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from urllib.request import url2pathname
 
 from kernel_hub.configuration import read_toml, require_known, table_in
 from kernel_hub.errors import InvalidDocumentError
+from kernel_hub.model.pattern import Pattern
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.model.value import dataclass
 from kernel_hub.places import is_file, written_json, written_path, written_url
@@ -27,7 +27,7 @@ PROJECT_TABLE = "tool.kernel-hub.registries"
 _PROJECT_KEYS = ("dependencies", "registries")
 _USER_KEYS = ("registries",)
 _KEYS = frozenset({"url", "token-env"})
-_COMMA_BETWEEN = re.compile(r",(?=[A-Za-z0-9._-]+=|$)")
+_COMMA_BETWEEN = Pattern(r",(?=[A-Za-z0-9._-]+=|$)")
 _PLAIN_EXAMPLE = f"{VARIABLE}='acme=https://kernels.example labs=/srv/kernels'"
 _JSON_EXAMPLE = f'{VARIABLE}=\'{{"acme": {{"url": "https://kernels.example", "token-env": "ACME_TOKEN"}}}}\''
 _FORMS = f"write {_PLAIN_EXAMPLE}, or for a registry that needs a token {_JSON_EXAMPLE}"

@@ -21,7 +21,7 @@ from kernel_hub.model.value import dataclass
 from kernel_hub.overrides import Override, read_overrides
 from kernel_hub.places import below_home, is_file, is_there, working_folder, written_path, written_url
 from kernel_hub.registries import Registry, read_registries, registry_of
-from kernel_hub.trust import TrustRules, merged, parse_trust_file
+from kernel_hub.trust import TrustRules
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
 DEFAULT_FRESHNESS_S = 600.0
@@ -214,4 +214,10 @@ def _trust_rules(environment: Mapping[str, str], here: Path) -> TrustRules:
     project = project_file(here)
     paths = [_own_file(environment, "KERNEL_HUB_TRUST", "trust.toml")]
     paths += [project.with_name(PROJECT_TRUST_FILE)] if project else []
-    return merged([parse_trust_file(read_file(path), name=str(path)) for path in paths if is_file(path)])
+    files = [path for path in paths if is_file(path)]
+    if not files:
+        return TrustRules()
+    # Imported here, because most loads find no such file.
+    from kernel_hub.trust import merged, parse_trust_file
+
+    return merged([parse_trust_file(read_file(path), name=str(path)) for path in files])

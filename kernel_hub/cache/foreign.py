@@ -7,7 +7,6 @@ Such a listing says what is there, not what belongs there; the digest in a build
 
 from __future__ import annotations
 
-import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from kernel_hub.cache.blob_writer import hasher_of
 from kernel_hub.cache.folder import Cache
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.document import JsonObject, load_json
+from kernel_hub.model.pattern import Pattern
 from kernel_hub.model.repo_path import check_file_path
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.model.source import BlobId, FileEntry, GitBlob, LfsBlob
@@ -23,8 +23,8 @@ from kernel_hub.model.source import BlobId, FileEntry, GitBlob, LfsBlob
 _MAX_TREE_BYTES = 128 << 20
 _FORMAT = 1
 _COPY_BYTES = 1 << 20
-_GIT_ID = re.compile(r"[0-9a-f]{40}")
-_LFS_ID = re.compile(r"[0-9a-f]{64}")
+_GIT_ID = Pattern(r"[0-9a-f]{40}")
+_LFS_ID = Pattern(r"[0-9a-f]{64}")
 
 
 def listing_in_cache(

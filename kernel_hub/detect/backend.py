@@ -16,12 +16,13 @@ from kernel_hub.detect.libraries import library_folders
 from kernel_hub.detect.probes import Found, Probes, read_text
 from kernel_hub.detect.torch_files import TorchFiles
 from kernel_hub.model.backend import Backend, BackendKind
+from kernel_hub.model.pattern import Pattern
 
-_LEADING: Final = re.compile(r"(\d+)(?:\.(\d+))?")
+_LEADING: Final = Pattern(r"(\d+)(?:\.(\d+))?")
 # The compiler's own number, 20250301 for 2025.3.1; newer builds may write it with dots.
-_XPU: Final = re.compile(r"(\d{4})(?:\.|0)(\d)")
-_CUDA_RUNTIME: Final = re.compile(r"libcudart\.so\.(\d+)\.(\d+)(?:\.\d+)*")
-_CANN_VERSION: Final = re.compile(r"^version\s*=\s*(\d+)\.(\d+)", re.MULTILINE)
+_XPU: Final = Pattern(r"(\d{4})(?:\.|0)(\d)")
+_CUDA_RUNTIME: Final = Pattern(r"libcudart\.so\.(\d+)\.(\d+)(?:\.\d+)*")
+_CANN_VERSION: Final = Pattern(r"^version\s*=\s*(\d+)\.(\d+)", re.MULTILINE)
 _DEFAULT_ASCEND: Final = "/usr/local/Ascend/ascend-toolkit/latest"
 
 
@@ -53,7 +54,7 @@ def probe_backend(probes: Probes, torch: TorchFiles) -> Found[Backend]:
     return Found(Backend(BackendKind.CPU), "torch/version.py names no accelerator")
 
 
-def _versioned(kind: BackendKind, pattern: re.Pattern[str], text: str, how: str) -> Found[Backend]:
+def _versioned(kind: BackendKind, pattern: Pattern[str], text: str, how: str) -> Found[Backend]:
     found = pattern.match(text)
     if not found:
         return Found(Backend(kind), f"{how}, of which the version is not understood")

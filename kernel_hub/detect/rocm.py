@@ -7,7 +7,6 @@ AMD's "GPU isolation techniques".
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Final
 
@@ -17,12 +16,13 @@ from kernel_hub.detect.probes import Found, Probes, guarded, read_text
 from kernel_hub.detect.visible import Unclear, choose
 from kernel_hub.model.capability import RocmArch
 from kernel_hub.model.host import Device
+from kernel_hub.model.pattern import Pattern
 from kernel_hub.model.value import dataclass
 
 _TOPOLOGY: Final = "/sys/class/kfd/kfd/topology/nodes"
 _DRIVER: Final = "/sys/module/amdgpu/version"
 _OVERRIDE: Final = "HSA_OVERRIDE_GFX_VERSION"
-_OVERRIDE_TEXT: Final = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{1,2})")
+_OVERRIDE_TEXT: Final = Pattern(r"(\d{1,2})\.(\d{1,2})\.(\d{1,2})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from packaging.version import Version
 
 from kernel_hub.detect.probes import Found, Probes
+from kernel_hub.model.pattern import Pattern
 
 _CPUS: Final = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 # What CPU kernels choose their code by; the names are the Linux kernel's.
@@ -37,7 +37,7 @@ _FEATURES: Final = frozenset(
         "svebf16",
     }
 )
-_FEATURE_LINE: Final = re.compile(r"(?:flags|Features)\s*:\s*(.*)")
+_FEATURE_LINE: Final = Pattern(r"(?:flags|Features)\s*:\s*(.*)")
 _FIRST_MACOS_BY_YEAR: Final = 26
 _LAST_MACOS_BY_COUNT: Final = 15
 

@@ -7,7 +7,6 @@ distribution's metadata as far as that goes.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
@@ -16,13 +15,14 @@ from typing import Final
 from packaging.version import Version
 
 from kernel_hub.detect.probes import Found, Probes, guarded, read_text
+from kernel_hub.model.pattern import Pattern
 from kernel_hub.model.value import dataclass
 
 # Functions of libc10 that take a std::string; how their names are mangled is the ABI itself (Itanium C++ ABI,
 # section 5.1.8: "Ss" abbreviates the old std::string, the new one is spelt out).
-_NEW_STRING: Final = re.compile(rb"_ZNK?3c10\w{0,200}NSt7__cxx1112basic_string")
-_OLD_STRING: Final = re.compile(rb"_ZN3c105ErrorC[12]E\w{0,40}(?:ESs|RKSs)")
-_MACRO: Final = re.compile(r"_GLIBCXX_USE_CXX11_ABI=([01])")
+_NEW_STRING: Final = Pattern(rb"_ZNK?3c10\w{0,200}NSt7__cxx1112basic_string")
+_OLD_STRING: Final = Pattern(rb"_ZN3c105ErrorC[12]E\w{0,40}(?:ESs|RKSs)")
+_MACRO: Final = Pattern(r"_GLIBCXX_USE_CXX11_ABI=([01])")
 _MAX_LIBRARY_BYTES: Final = 64 << 20
 _FIRST_ALWAYS_CXX11: Final = (2, 7)
 

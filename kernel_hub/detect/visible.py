@@ -6,14 +6,14 @@ invalid index ends the list), and AMD's "GPU isolation techniques", which follow
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from kernel_hub.model.pattern import Pattern
 from kernel_hub.model.value import dataclass
 
-_INDEX = re.compile(r"[0-9]{1,6}")
-_NEGATIVE = re.compile(r"-[0-9]+")
+_INDEX = Pattern(r"[0-9]{1,6}")
+_NEGATIVE = Pattern(r"-[0-9]+")
 # A batch system writes this where a job got no GPU; no CUDA device has such a name, so none is visible.
 _NONE_WORDS = frozenset({"", "NoDevFiles"})
 

@@ -27,7 +27,6 @@ from packaging.version import Version
 
 from kernel_hub.errors import EmptyKernelError, KernelHubError, MissingDependencyError
 from kernel_hub.importer.dependencies import check_dependencies, is_importable, pip_line
-from kernel_hub.importer.faults import import_fault
 from kernel_hub.importer.finder import KernelFinder, KernelPackage
 from kernel_hub.importer.namespaces import Holder, Namespaces, native_files
 from kernel_hub.model.artifact import FromSource, Origin, VerifiedArtifact
@@ -158,6 +157,9 @@ class Importer:
             error.add_note(f"while importing {_subject(verified)}")
             raise
         except (Exception, SystemExit) as error:
+            # Imported here, because most kernels import.
+            from kernel_hub.importer.faults import import_fault
+
             raise import_fault(
                 error, subject=_subject(verified), module_name=claim.name, label=verified.artifact.label
             ) from error

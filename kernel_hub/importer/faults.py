@@ -6,12 +6,12 @@ package, a native library built for another torch or another system, or the kern
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 
 from kernel_hub.errors import KernelImportError, MissingDependencyError
 from kernel_hub.importer.dependencies import pip_line
+from kernel_hub.model.pattern import Pattern
 
 # Modules whose distribution has another name, as far as kernels import them.
 _DISTRIBUTIONS = {
@@ -21,10 +21,10 @@ _DISTRIBUTIONS = {
     "torch_npu": "torch-npu",
     "yaml": "PyYAML",
 }
-_SYMBOL = re.compile(r"undefined symbol|symbol not found|Symbol not found|procedure could not be found")
-_LIBC = re.compile(r"version [`'](GLIBC|GLIBCXX|CXXABI)_[0-9.]+' not found")
-_LIBRARY = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
-_BROKEN = re.compile(
+_SYMBOL = Pattern(r"undefined symbol|symbol not found|Symbol not found|procedure could not be found")
+_LIBC = Pattern(r"version [`'](GLIBC|GLIBCXX|CXXABI)_[0-9.]+' not found")
+_LIBRARY = Pattern(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
+_BROKEN = Pattern(
     r"invalid ELF header|cannot read file data|ELF load command|file too short|wrong ELF class|"
     r"not a mach-o file|not a valid Win32"
 )

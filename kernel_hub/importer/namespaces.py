@@ -7,18 +7,18 @@ isolated by its module name alone.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Hashable
 from pathlib import PurePosixPath
 
 from kernel_hub.errors import AmbiguousKernelError
 from kernel_hub.model.artifact import VerifiedArtifact
+from kernel_hub.model.pattern import Pattern
 from kernel_hub.model.value import dataclass
 
 NATIVE_SUFFIXES = frozenset({".so", ".pyd", ".dll", ".dylib"})
 _OPS_MODULE = "_ops.py"
-_REGISTERS = re.compile(
+_REGISTERS = Pattern(
     rb"torch\s*\.\s*(library|ops)\b|\bimport\s+[^\n]*\b(library|ops)\b|\b(custom_op|triton_op|Library)\b"
 )
 

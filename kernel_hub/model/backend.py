@@ -6,13 +6,13 @@ version's digits, of which the last is the minor version.
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 from functools import lru_cache
 
 from packaging.version import Version
 
 from kernel_hub.errors import InvalidDocumentError
+from kernel_hub.model.pattern import Pattern
 from kernel_hub.model.value import dataclass
 
 
@@ -46,7 +46,7 @@ _TITLES = {
     BackendKind.TPU: "TPU",
     BackendKind.XPU: "XPU",
 }
-_VERSIONED = re.compile(r"(cu|rocm|xpu|cann)([0-9]{1,6})([0-9])")
+_VERSIONED = Pattern(r"(cu|rocm|xpu|cann)([0-9]{1,6})([0-9])")
 
 
 @dataclass(frozen=True, slots=True)

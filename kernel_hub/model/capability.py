@@ -11,16 +11,16 @@ out of every future architecture.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import TypeAlias
 
+from kernel_hub.model.pattern import Pattern
 from kernel_hub.model.value import dataclass
 
-_CUDA = re.compile(r"([0-9]{1,3})\.([0-9])([af]?)(\+PTX)?")
-_CUDA_DEVICE = re.compile(r"([0-9]{1,3})\.([0-9])")
-_ROCM = re.compile(r"gfx[0-9a-f]{3,5}(?:-generic)?")
+_CUDA = Pattern(r"([0-9]{1,3})\.([0-9])([af]?)(\+PTX)?")
+_CUDA_DEVICE = Pattern(r"([0-9]{1,3})\.([0-9])")
+_ROCM = Pattern(r"gfx[0-9a-f]{3,5}(?:-generic)?")
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -5,12 +5,12 @@ Label text (repository format, section a): the first digit is the major version,
 
 from __future__ import annotations
 
-import re
 from typing import TypeAlias
 
 from packaging.version import Version
 
 from kernel_hub.errors import InvalidDocumentError
+from kernel_hub.model.pattern import Pattern
 from kernel_hub.model.value import dataclass
 
 
@@ -65,9 +65,9 @@ class TvmFfi:
 
 Framework: TypeAlias = Torch | TorchStableAbi | TvmFfi
 
-_TORCH = re.compile(r"torch([0-9])([0-9]{1,6})")
-_STABLE = re.compile(r"torch-stable-abi([0-9])([0-9]{1,6})")
-_TVM = re.compile(r"tvm-ffi([0-9])([0-9]{1,6})")
+_TORCH = Pattern(r"torch([0-9])([0-9]{1,6})")
+_STABLE = Pattern(r"torch-stable-abi([0-9])([0-9]{1,6})")
+_TVM = Pattern(r"tvm-ffi([0-9])([0-9]{1,6})")
 ABI_TAGS = {"cxx11": True, "cxx98": False}
 
 

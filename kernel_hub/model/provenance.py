@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from kernel_hub.model.document import JsonObject
+from kernel_hub.model.pattern import Pattern
 from kernel_hub.model.value import dataclass
 
-_OBJECT_ID = re.compile(r"[0-9a-fA-F]{40}(?:[0-9a-fA-F]{24})?")
+_OBJECT_ID = Pattern(r"[0-9a-fA-F]{40}(?:[0-9a-fA-F]{24})?")
 
 
 @dataclass(frozen=True, slots=True)

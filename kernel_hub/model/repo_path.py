@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 
 from kernel_hub.errors import InvalidDocumentError
+from kernel_hub.model.pattern import Pattern
 from kernel_hub.model.requirement import is_commit
 
 ATTESTATION_FOLDER = "attestations"
@@ -23,8 +24,8 @@ MAX_REF_CHARS = 200
 # Windows opens a device for these names in any folder, with any extension.
 _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))})
 _REFUSED_SIGNS = '\\:*?"<>|'
-_REFUSED = re.compile(rf"[\x00-\x1f\x7f{re.escape(_REFUSED_SIGNS)}]")
-_REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+-]*")
+_REFUSED = Pattern(rf"[\x00-\x1f\x7f{re.escape(_REFUSED_SIGNS)}]")
+_REF = Pattern(r"[A-Za-z0-9_][A-Za-z0-9._/+-]*")
 
 
 def attestation_path(label: str) -> str:

@@ -9,20 +9,22 @@ Grammar (versions are the `v<N>` branches of a kernel repository, see the reposi
 
 from __future__ import annotations
 
-import re
-from typing import TypeAlias, assert_never
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from kernel_hub.errors import InvalidDocumentError
+from kernel_hub.model.pattern import Pattern
 from kernel_hub.model.value import dataclass
 
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
+
+_NAME = Pattern(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
 _MAX_REPO_CHARS = 96
-_REVISION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+-]*")
-_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_VERSION_BRANCH = re.compile(r"v(0|[1-9][0-9]{0,8})")
+_REVISION = Pattern(r"[A-Za-z0-9_][A-Za-z0-9._/+-]*")
+_COMMIT = Pattern(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_VERSION_BRANCH = Pattern(r"v(0|[1-9][0-9]{0,8})")
 
 
 def is_commit(text: str) -> bool:
@@ -198,6 +200,9 @@ def _wish_of_version(version: int | str) -> ExactVersion | VersionRange:
     number = version_of_branch(text if text.startswith("v") else f"v{text}")
     if number is not None:
         return ExactVersion(number)
+    # Imported here, because it costs as much as ten of our modules, and only ranges need it.
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
     try:
         specifiers = SpecifierSet(text)
     except InvalidSpecifier as error:

@@ -9,7 +9,6 @@ Repository format, section (f). So far a kernel can only have moved:
 
 from __future__ import annotations
 
-import tomllib
 from typing import Any, TypeAlias
 
 from kernel_hub.errors import InvalidDocumentError
@@ -65,6 +64,9 @@ def parse_status(content: bytes, *, name: str = FILE_NAME) -> KernelStatus:
     """
     if len(content) > MAX_BYTES:
         raise InvalidDocumentError(name, f"is longer than {MAX_BYTES} bytes")
+    # Imported here, because most kernels have no such file.
+    import tomllib
+
     try:
         document = tomllib.loads(content.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -8,18 +8,18 @@ Leaves out: what is inside a build (see metadata), and whether it fits a host (s
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import TypeAlias
 
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.backend import Backend
 from kernel_hub.model.framework import ABI_TAGS, Framework, parse_stable_abi, parse_torch, parse_tvm_ffi
+from kernel_hub.model.pattern import Pattern
 from kernel_hub.model.value import dataclass
 
 KNOWN_CPUS = frozenset({"x86_64", "aarch64"})
 KNOWN_SYSTEMS = frozenset({"linux", "darwin", "windows"})
-_FUTURE_BACKEND = re.compile(r"[a-z]+[0-9]*")
+_FUTURE_BACKEND = Pattern(r"[a-z]+[0-9]*")
 _TVM_PREFIX = "tvm-ffi"
 _STABLE_PREFIX = "torch-stable-abi"
 

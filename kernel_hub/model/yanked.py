@@ -12,7 +12,6 @@ but loaders and `lock --check` say so, with the reason.
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterable
 from datetime import date, datetime
 
@@ -55,6 +54,9 @@ def parse_yanks(content: bytes, *, name: str = FILE_NAME) -> tuple[Yank, ...]:
     """
     if len(content) > MAX_BYTES:
         raise InvalidDocumentError(name, f"is longer than {MAX_BYTES} bytes")
+    # Imported here, because most kernels have no such file.
+    import tomllib
+
     try:
         entries = tomllib.loads(content.decode("utf-8")).get("yanked", [])
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

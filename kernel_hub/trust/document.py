@@ -30,7 +30,6 @@ Unknown keys are errors: a misspelt demand must not become none. Leaves out wher
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime
@@ -38,6 +37,7 @@ from typing import Any
 
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.document import JsonObject
+from kernel_hub.model.pattern import Pattern
 from kernel_hub.model.requirement import RepoId, is_commit
 from kernel_hub.trust.rules import Demand, DigestPolicy, Entry, Scope, TrustRules
 from kernel_hub.trust.signer import (
@@ -50,7 +50,7 @@ from kernel_hub.trust.signer import (
 )
 
 MAX_BYTES = 1 << 20
-_NAMESPACE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
+_NAMESPACE = Pattern(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
 
 
 def parse_trust_file(content: bytes, *, name: str) -> TrustRules:

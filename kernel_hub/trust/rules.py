@@ -7,8 +7,7 @@ project can ask for more than its user does, never for less.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.requirement import RepoId, is_commit
@@ -30,7 +29,11 @@ from kernel_hub.trust.policy import (
     SignedBy,
     Subject,
 )
-from kernel_hub.trust.signer import BUILT_IN_SIGNERS, Signer
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from kernel_hub.trust.signer import Signer
 
 DigestPolicy: TypeAlias = Literal["if-present", "required"]
 
@@ -148,6 +151,8 @@ class TrustRules:
 
     def known_signers(self) -> Mapping[str, Signer]:
         """Every signer by name, the built-in ones included."""
+        from kernel_hub.trust.signer import BUILT_IN_SIGNERS
+
         return {signer.name: signer for signer in (*BUILT_IN_SIGNERS, *self.signers)}
 
     def check_signers(self) -> TrustRules:
@@ -200,6 +205,8 @@ def merged(files: Sequence[TrustRules]) -> TrustRules:
     Raises:
         InvalidDocumentError: If two files give one name to different signers, or one names a signer that none defines.
     """
+    from kernel_hub.trust.signer import BUILT_IN_SIGNERS
+
     signers: dict[str, Signer] = {signer.name: signer for signer in BUILT_IN_SIGNERS}
     for rules in files:
         for signer in rules.signers:

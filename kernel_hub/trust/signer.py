@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import re
 from typing import TypeAlias
 
 from kernel_hub.errors import InvalidDocumentError
+from kernel_hub.model.pattern import Pattern
 from kernel_hub.model.value import dataclass
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NAME = Pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _KEY_BYTES = 32
 _GITHUB_ISSUER = "https://token.actions.githubusercontent.com"
 _COMMUNITY = "https://github.com/huggingface/kernels-community"
