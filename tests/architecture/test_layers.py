@@ -43,6 +43,7 @@ LAYERS = {
     "kernel_hub.settings": 3,
     "kernel_hub.detect": 3,
     "kernel_hub.tree": 2.5,
+    "kernel_hub.writable": 2.5,
     "kernel_hub.cache": 3,
     "kernel_hub.index": 3,
     "kernel_hub.caches": 3.5,
