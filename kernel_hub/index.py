@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import secrets
 from collections.abc import Mapping
 from dataclasses import field
@@ -32,9 +31,10 @@ from kernel_hub.model.repo_path import check_ref_name
 from kernel_hub.model.requirement import RepoId, is_commit
 from kernel_hub.model.source import BlobId, FileEntry, GitBlob, LfsBlob, PublisherStanding, Refs
 from kernel_hub.model.value import dataclass
+from kernel_hub.writable import is_writable, tell_unwritable
 
-_LOG = logging.getLogger("kernel_hub")
 _FORMAT = 1
+_ASKED = "sources are asked"
 _MAX_FILE_BYTES = 128 << 20
 # An old commit is remembered only to have something to load when the newest cannot be had.
 _MAX_EARLIER = 8
@@ -148,13 +148,16 @@ class Index:
     def _write(self, path: Path, document: Mapping[str, Any]) -> None:
         content = json.dumps({"format": _FORMAT, **document}, ensure_ascii=True, separators=(",", ":")).encode()
         growing = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+        if not is_writable(path.parent):
+            tell_unwritable(self.root, _ASKED)
+            return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with growing.open("xb") as file:
                 file.write(content)
             growing.replace(path)
         except OSError as error:
-            _LOG.debug("%s cannot be written: %s", path, error)
+            tell_unwritable(self.root, _ASKED, error)
             with contextlib.suppress(OSError):
                 growing.unlink(missing_ok=True)
 

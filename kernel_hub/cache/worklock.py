@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kernel_hub.model.value import dataclass
+from kernel_hub.writable import is_writable
 
 _LOG = logging.getLogger("kernel_hub")
 _STALE_S = 30.0
@@ -115,6 +116,8 @@ class WorkLock:
 
     def _create(self) -> bool | None:
         """True if the lock is ours, False if there can be none here, None if another has it."""
+        if not is_writable(self._path.parent):
+            return False
         # The note is written first and then given the lock's name, so that no lock is ever without its owner's name.
         growing = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}")
         try:

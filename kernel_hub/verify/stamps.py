@@ -28,9 +28,11 @@ from kernel_hub.model.document import load_json_value
 from kernel_hub.model.source import BlobId, GitBlob, LfsBlob
 from kernel_hub.verify.artifact_tree import TreeFile
 from kernel_hub.verify.identities import IdentifiedFile
+from kernel_hub.writable import is_writable, tell_unwritable
 
 _LOG = logging.getLogger("kernel_hub")
 _FORMAT = 1
+_READ = "every file of a kernel is read"
 _MAX_BYTES = 64 << 20
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
@@ -70,7 +72,7 @@ class Stamps:
         return found
 
     def remember(self, root: Path, found: Mapping[str, IdentifiedFile]) -> None:
-        """Keep what the files were found to be; a folder that cannot be written is only logged."""
+        """Keep what the files were found to be; a folder that cannot be written is only told of."""
         files = {path: [*_status(item.file), item.digest.base64, _blob_text(item.blob)] for path, item in found.items()}
         algorithms = {item.digest.algorithm.value for item in found.values()}
         if len(algorithms) != 1:
@@ -78,6 +80,9 @@ class Stamps:
         document = {"format": _FORMAT, "root": ascii(root), "algorithm": algorithms.pop(), "files": files}
         path = self._path(root)
         temporary = path.with_name(f"{path.name}.{os.urandom(8).hex()}.tmp")
+        if not is_writable(self._folder):
+            tell_unwritable(self._folder, _READ)
+            return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -87,7 +92,7 @@ class Stamps:
         except OSError as error:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
-            _LOG.debug("no stamp for %s: %s", root, error)
+            tell_unwritable(self._folder, _READ, error)
 
     def _path(self, root: Path) -> Path:
         name = hashlib.sha256(os.fsencode(root)).hexdigest()

@@ -175,6 +175,38 @@ def test_a_cache_that_is_complete_is_loaded_without_a_write(
     assert told.values == [[3], [3]]
 
 
+@pytest.mark.parametrize(
+    ("setting", "told_of"),
+    [
+        ({}, ["stamps"]),
+        ({"HF_HUB_OFFLINE": "1"}, ["stamps"]),
+        # Now the Hub is asked, and its answer cannot be kept either.
+        ({"KERNEL_HUB_FRESHNESS": "0.001"}, ["index", "stamps"]),
+    ],
+    ids=["fresh", "offline", "stale"],
+)
+def test_a_read_only_cache_that_another_user_filled_is_loaded_without_a_try_to_write_and_told_of_once(
+    hub: HubServer, environ: dict[str, str], tmp_path: Path, setting: dict[str, str], told_of: list[str]
+) -> None:
+    assert load(environ).values == [[3]]
+    home = tmp_path / "home"
+    stamps = home / "hf" / "kernel_hub" / "stamps"
+    for stamp in stamps.iterdir():
+        # Nobody believes a stamp that others may write, so every file is read again.
+        stamp.chmod(0o666)
+    folders = [home, *(path for path in home.rglob("*") if path.is_dir() and not path.is_symlink())]
+    for folder in folders:
+        folder.chmod(0o555)
+    try:
+        told = load(environ | setting, {"version": 1}, {"revision": "v1"}, no_writes_below=home, ordinary=True)
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
+    assert told.values == [[3], [3]]
+    assert sorted(Path(notice.split(" cannot be written")[0]).name for notice in told.warnings) == told_of
+    assert all("KERNEL_HUB_HOME" in notice for notice in told.warnings)
+
+
 def test_a_process_without_telemetry_sends_no_facts_of_the_machine(
     hub: HubServer, faults: Faults, environ: dict[str, str]
 ) -> None:

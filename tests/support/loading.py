@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.child import PROJECT
+from tests.support.child import PROJECT, become_ordinary
 
 _PROGRAM = """
 import errno, json, logging, os, sys
@@ -89,8 +89,17 @@ def start_loading(
     *,
     no_sockets: bool = False,
     no_writes_below: Path | None = None,
+    ordinary: bool = False,
 ) -> subprocess.Popen[str]:
-    """Begin to load `acme/axpy` in a child, once for each of `calls`; the arguments are those of `get_kernel`."""
+    """Begin to load `acme/axpy` in a child, once for each of `calls`; the arguments are those of `get_kernel`.
+
+    Args:
+        environ: The child's environment.
+        calls: The calls.
+        no_sockets: Whether every use of a socket fails.
+        no_writes_below: A folder; every attempt to write below it fails the child, even if it would have been refused.
+        ordinary: Whether permissions of files hold for the child although it is root's.
+    """
     wish = {
         "calls": list(calls),
         "no_sockets": no_sockets,
@@ -101,6 +110,7 @@ def start_loading(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=become_ordinary if ordinary else None,
         env=environ | {"PYTHONPATH": str(PROJECT), "PYTHONWARNINGS": "error"},
     )
 
