@@ -156,8 +156,10 @@ class Importer:
             # A kernel that the body asked for was refused, or a file changed under it: that verdict stands.
             error.add_note(f"while importing {_subject(verified)}")
             raise
-        except (Exception, SystemExit) as error:
-            # Imported here, because most kernels import.
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            # Whatever a kernel raises, be it to end the process, is the kernel's failure. Imported here, because most import.
             from kernel_hub.importer.faults import import_fault
 
             raise import_fault(

@@ -40,14 +40,24 @@ def import_fault(error: BaseException, *, subject: str, module_name: str, label:
         label: Its build.
     """
     for cause in _chain(error):
-        if isinstance(cause, ModuleNotFoundError) and cause.name:
+        if isinstance(cause, ModuleNotFoundError) and isinstance(cause.name, str) and cause.name:
             return _missing_module(cause.name, subject=subject, module_name=module_name)
-        if isinstance(cause, OSError | ImportError) and (hint := _native_hint(str(cause), label)):
-            return KernelImportError(f"{subject}: its native library cannot be loaded: {cause}", hint=hint)
+        if isinstance(cause, OSError | ImportError) and (hint := _native_hint(_text(cause), label)):
+            return KernelImportError(f"{subject}: its native library cannot be loaded: {_text(cause)}", hint=hint)
     return KernelImportError(
-        f"{subject}: its code failed while it was imported: {type(error).__name__}: {error}",
+        f"{subject}: its code failed while it was imported: {type(error).__name__}: {_text(error)}",
         hint="the cause is above; nothing of the kernel stays imported, so a second try starts from the beginning",
     )
+
+
+def _text(error: BaseException) -> str:
+    """What an exception says; its own code says that, and may fail too."""
+    try:
+        return str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as failure:  # noqa: BLE001 - the kernel's code again
+        return f"(no text: {type(failure).__name__} while it was made)"
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import sysconfig
+import textwrap
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -226,6 +227,34 @@ class TestFailure:
         (tmp_path / "ready").touch()
         assert import_artifact(verified).module.part.__name__ in modules_of(verified)
         assert seen == ["ran", "ran"]
+
+    @pytest.mark.parametrize(
+        ("body", "told"),
+        [
+            ("class Odd(BaseException): pass\nraise Odd('odd')", "Odd: odd"),
+            ("import asyncio\nraise asyncio.CancelledError", "CancelledError"),
+            ("raise GeneratorExit", "GeneratorExit"),
+            ("raise BaseExceptionGroup('two', [SystemExit(1), ValueError(2)])", "BaseExceptionGroup: two"),
+            (
+                "class Mute(Exception):\n    def __str__(self): raise SystemExit\nraise Mute",
+                "Mute: .no text: SystemExit",
+            ),
+            ("class Mute(OSError):\n    def __str__(self): return 1\nraise Mute", "Mute: .no text: TypeError"),
+            ("raise ModuleNotFoundError('odd', name=3)", "ModuleNotFoundError: odd"),
+        ],
+        ids=["own", "cancelled", "generator", "group", "no text", "native without text", "odd name"],
+    )
+    def test_whatever_a_body_raises_is_a_failed_import_and_the_next_one_works(
+        self, tmp_path: Path, seen: list[str], body: str, told: str
+    ) -> None:
+        fails = "if not kernel_witness.seen:\n    kernel_witness.seen.append('failed')\n"
+        below = unique(tmp_path) + "import kernel_witness\n" + fails + textwrap.indent(body, "    ") + "\n"
+        files = {"__init__.py": "from . import first, second\n", "first.py": "", "second.py": below}
+        verified = verified_build(tmp_path / "torch-cpu", files)
+        with pytest.raises(KernelImportError, match=told):
+            import_artifact(verified)
+        assert modules_of(verified) == []
+        assert import_artifact(verified).module.second
 
     def test_a_body_that_exits_the_process_is_a_failed_import(self, tmp_path: Path) -> None:
         body = unique(tmp_path) + "raise SystemExit(3)\n"
