@@ -202,17 +202,21 @@ def _sign_of_a_driver(probes: Probes) -> Found[str]:
 
 def _trace_of_a_gpu(probes: Probes) -> str:
     """A file that only a machine with an NVIDIA GPU has; empty if there is none."""
-    for folder, pattern in (
-        ("/dev", "nvidia[0-9]*"),
-        ("/proc/driver/nvidia/gpus", "*"),
-        ("/dev", "nvhost-gpu"),
-        ("/dev", "nvgpu"),
-        # The GPU of a Windows machine, seen from the Linux inside it.
-        ("/dev", "dxg"),
-    ):
-        for path in sorted(probes.path(folder).glob(pattern)):
-            return f"{folder}/{path.name}"
-    return ""
+    devices = sorted(_names_in(probes, "/dev"))
+    for name in devices:
+        if name.startswith("nvidia") and name[6:7].isdecimal():
+            return f"/dev/{name}"
+    for name in sorted(_names_in(probes, "/proc/driver/nvidia/gpus")):
+        return f"/proc/driver/nvidia/gpus/{name}"
+    # The last one is the GPU of a Windows machine, seen from the Linux inside it.
+    return next((f"/dev/{name}" for name in ("nvhost-gpu", "nvgpu", "dxg") if name in devices), "")
+
+
+def _names_in(probes: Probes, folder: str) -> list[str]:
+    try:
+        return [path.name for path in probes.path(folder).iterdir()]
+    except OSError:
+        return []
 
 
 def _driver_library(probes: Probes) -> str:

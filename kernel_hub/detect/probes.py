@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any, Generic, TypeVar
 
 from kernel_hub.model.value import dataclass
@@ -60,6 +61,7 @@ class Probes:
         load_nvml: The `pynvml` module. Raises ImportError where it is not installed.
         environ: The environment that restricts devices, e.g. CUDA_VISIBLE_DEVICES.
         root: The folder that stands for `/`.
+        imported: The module of a name, if this process has imported it already; else None.
     """
 
     platform: Platform
@@ -68,6 +70,7 @@ class Probes:
     load_nvml: Callable[[], Any]
     environ: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     root: Path = Path("/")
+    imported: Callable[[str], ModuleType | None] = lambda _: None
 
     def path(self, absolute: str) -> Path:
         """Where a file of the machine lies, given as it would be written there."""
@@ -115,6 +118,7 @@ def this_machine(environ: Mapping[str, str] | None = None) -> Probes:
         find_version=_find_version,
         load_nvml=_load_nvml,
         environ=MappingProxyType({}) if environ is None else environ,
+        imported=sys.modules.get,
     )
 
 
@@ -166,6 +170,9 @@ def _find_module(name: str) -> Path | None:
 
 
 def _find_version(distribution: str) -> str | None:
+    text = _named_version(distribution)
+    if text is not None:
+        return text
     # This import costs more than all other probes together, so only those who need it pay.
     from importlib import metadata
 
@@ -173,6 +180,20 @@ def _find_version(distribution: str) -> str | None:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
+
+
+def _named_version(distribution: str) -> str | None:
+    """The version in the name of a distribution's folder, as wheels are installed; None if no such folder is found."""
+    beginning = f"{distribution.replace('-', '_').lower()}-"
+    for folder in sys.path:
+        # What cannot be listed is a zip file, or not there.
+        with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
+            for entry in entries:
+                name = entry.name
+                is_it = name.endswith(".dist-info") and name.lower().startswith(beginning)
+                if is_it and Path(entry.path, "METADATA").is_file():
+                    return name[len(beginning) : -len(".dist-info")]
+    return None
 
 
 def _load_nvml() -> Any:

@@ -1,12 +1,11 @@
 """What torch's installed files say: version, what it was built for, and its C++ string ABI; torch is not imported.
 
 `torch/version.py` holds constants, which are read with `ast`. A build whose file is written otherwise is described by its
-distribution's metadata as far as that goes.
+distribution's metadata as far as that goes. A torch that is imported already is asked instead, which is quicker.
 """
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
@@ -55,7 +54,9 @@ def read_torch(probes: Probes) -> TorchFiles:
     if located.value is None:
         return TorchFiles(None, problem=located.how, version=Found(None, located.how or "torch is not installed"))
     folder = located.value
-    fields = guarded(lambda: _read_fields(folder / "version.py"))
+    fields = guarded(lambda: _imported_fields(probes))
+    if not fields.value:
+        fields = guarded(lambda: _read_fields(folder / "version.py"))
     files = TorchFiles(folder, fields.value or {}, "" if fields.value else fields.how)
     version = guarded(lambda: _version(probes, files))
     return TorchFiles(folder, files.fields, files.problem, version)
@@ -67,6 +68,9 @@ def probe_cxx11_abi(probes: Probes, torch: TorchFiles) -> Found[bool]:
         return Found(None, "only asked on Linux")
     if torch.folder is None:
         return Found(None, torch.problem or "torch is not installed")
+    own_word = getattr(probes.imported("torch._C"), "_GLIBCXX_USE_CXX11_ABI", None)
+    if isinstance(own_word, bool):
+        return Found(own_word, "the imported torch says so")
     library = torch.folder / "lib" / "libc10.so"
     if library.is_file():
         with library.open("rb") as stream:
@@ -96,9 +100,22 @@ def _version(probes: Probes, torch: TorchFiles) -> Found[Version]:
     return Found(Version(text), f"metadata of the distribution torch: {text}")
 
 
+def _imported_fields(probes: Probes) -> Found[dict[str, str | bool | None]]:
+    constants = vars(probes.imported("torch.version") or object)
+    fields = {
+        name: value
+        for name, value in constants.items()
+        if (value is None or isinstance(value, str | bool)) and (not name.startswith("__") or name == "__version__")
+    }
+    return Found(fields if "__version__" in fields else None, "torch/version.py")
+
+
 def _read_fields(path: Path) -> Found[dict[str, str | bool | None]]:
     if not path.is_file():
         return Found(None, "torch has no version.py")
+    # Imported here, because an imported torch needs no reading.
+    import ast
+
     fields: dict[str, str | bool | None] = {}
     for statement in ast.parse(read_text(path)).body:
         match statement:

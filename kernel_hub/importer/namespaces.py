@@ -18,6 +18,7 @@ from kernel_hub.model.value import dataclass
 
 NATIVE_SUFFIXES = frozenset({".so", ".pyd", ".dll", ".dylib"})
 _OPS_MODULE = "_ops.py"
+_QUICKLY_READ_BYTES = 1 << 17
 _REGISTERS = Pattern(
     rb"torch\s*\.\s*(library|ops)\b|\bimport\s+[^\n]*\b(library|ops)\b|\b(custom_op|triton_op|Library)\b"
 )
@@ -41,7 +42,17 @@ def has_operators(namespace: str) -> bool:
     torch = sys.modules.get("torch")
     if torch is None:
         return False
-    return any(name.startswith(f"{namespace}::") for name in torch._C._dispatch_get_all_op_names())
+    return f"\n{namespace}::" in "\n".join(("", *torch._C._dispatch_get_all_op_names()))
+
+
+def meets_operators(verified: VerifiedArtifact) -> bool:
+    """Whether a build may register operators where others are."""
+    namespace = verified.metadata.id
+    sources_bytes = sum(file.size_bytes for path, file in verified.files.items() if path.endswith(".py"))
+    # Torch takes milliseconds to name its thousands of operators; reading a few sources takes less, reading many more.
+    if sources_bytes < _QUICKLY_READ_BYTES:
+        return registers_operators(verified) and has_operators(namespace)
+    return has_operators(namespace) and registers_operators(verified)
 
 
 @dataclass(slots=True)
@@ -81,7 +92,7 @@ class Namespaces:
         for holder in holders:
             if registers_operators(holder.verified) and registers_operators(verified):
                 raise _two_kernels(name, holder, verified)
-        if not holders and has_operators(name) and registers_operators(verified):
+        if not holders and meets_operators(verified):
             raise AmbiguousKernelError(
                 f"the kernel from {verified.artifact.origin} claims the operator namespace torch.ops.{name}, which torch or "
                 "other code in this process has filled already; its operators would be mixed with those",

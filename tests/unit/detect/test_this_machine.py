@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import sysconfig
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -79,4 +80,32 @@ def test_a_module_that_is_not_installed_and_a_folder_without_init_are_not_found(
     assert probes.find_module("kernel_hub_never_installed") is None
     assert probes.find_module("kernel_hub") is not None
     assert probes.find_version("kernel-hub-never-installed") is None
-    assert probes.find_version("packaging")
+    assert probes.find_version("packaging") == metadata.version("packaging")
+
+
+def test_a_version_is_found_however_a_distribution_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    written = {
+        "kernel_hub_one-1.2.dist-info/METADATA": "Name: kernel-hub-one\nVersion: 1.2\n",
+        "Kernel_Hub_Two-3.4.dist-info/METADATA": "Name: Kernel-Hub-Two\nVersion: 3.4\n",
+        "kernel.hub.three-5.6.egg-info/PKG-INFO": "Name: kernel.hub.three\nVersion: 5.6\n",
+        "kernel_hub_four-7.8.dist-info/RECORD": "",
+        "kernel_hub_one_more-9.0.dist-info/METADATA": "Name: kernel-hub-one-more\nVersion: 9.0\n",
+    }
+    for name, content in written.items():
+        path = tmp_path / name
+        path.parent.mkdir()
+        path.write_text(content)
+    find = this_machine().find_version
+    asked = ("one", "two", "three", "four", "one-more")
+    assert [find(f"kernel-hub-{name}") for name in asked] == ["1.2", "3.4", "5.6", None, "9.0"]
+
+
+def test_a_torch_that_is_imported_says_what_its_files_say() -> None:
+    ask = "import json; from kernel_hub.detect import detect; print(json.dumps(detect().to_json()))"
+    apart, imported = (json.loads(run_python(first + ask)) for first in ("", "import torch; "))
+    for answer in (apart, imported):
+        answer.pop("probes", None)
+    assert imported == apart
