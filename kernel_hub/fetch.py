@@ -196,7 +196,7 @@ def _missing(cache: Cache, pin: Pin, entries: Sequence[FileEntry]) -> list[FileE
 
 
 def _small_and_absent(cache: Cache, pin: Pin, accepted: Accepted | None) -> list[FileEntry]:
-    entries = accepted.variant.files if accepted is not None else ()
+    entries = accepted.files if accepted is not None else ()
     return [
         entry
         for entry in entries

@@ -80,6 +80,9 @@ class Loader:
         Raises:
             KernelHubError: Of the stage that failed; see `kernel_hub.errors`.
         """
+        return self._else_from_cache(lambda: self._load(replace(request, fetching=True)))
+
+    def _load(self, request: Request) -> LoadedKernel:
         plan = self._planner.plan(request)
         try:
             return self._carry_out(plan)
@@ -93,7 +96,7 @@ class Loader:
 
         What is not the kernel's in its folder of the cache is removed; loading only refuses it.
         """
-        plan = self._planner.plan(request)
+        plan = self._planner.plan(replace(request, fetching=True))
         chosen = best(plan.selection, alternatives=plan.alternatives)
         try:
             return self._verified(plan, chosen)
@@ -121,6 +124,17 @@ class Loader:
         except KernelHubError as error:
             return Availability(False, error.message, error)
         return Availability(True, chosen.variant.name)
+
+    def _else_from_cache(self, call: Callable[[], _T]) -> _T:
+        """A call's result, with another commit that was loaded before if the source fails to bring the newest."""
+        try:
+            return call()
+        except SourceUnavailableError:
+            if not self._planner.fall_back():
+                raise
+            with contextlib.suppress(FetchError, ResolutionError):
+                return call()
+            raise
 
     def _require(self, request: Request, above: tuple[Requirement, ...]) -> Accepted:
         """The build of a kernel that would be loaded, if it and every kernel it depends on may be loaded."""

@@ -41,6 +41,7 @@ class Request:
         lock_file: The lock that the call names; None for the one that applies.
         caller: The code that asks, for finding the lock that belongs to it.
         bound: What the project of the lock that applies binds its namespace to, where the settings bind it to nothing.
+        fetching: Whether the build will be fetched at once, so that small files of it may come along with its metadata.
     """
 
     requirement: Requirement
@@ -55,6 +56,7 @@ class Request:
     lock_file: Path | None = None
     caller: Caller | None = None
     bound: Registry | None = None
+    fetching: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from kernel_hub.model.host import Host
 from kernel_hub.model.metadata import Metadata
 from kernel_hub.model.requirement import AtRevision, Requirement, is_commit
 from kernel_hub.model.selection import Accepted, Selection
-from kernel_hub.model.source import Pin, PublisherStanding
+from kernel_hub.model.source import LfsBlob, Pin, PublisherStanding
 from kernel_hub.model.status import FILE_NAME, Redirect, UnknownStatus
 from kernel_hub.model.variant import UnknownLabel
 from kernel_hub.overrides import Override, near_misses
@@ -93,7 +93,7 @@ class Planner:
             connection.source.begin_publisher(repo.namespace)
         if locked is not None:
             return self._plan_locked(request, connection, locked)
-        refs = connection.source.refs(repo) if _needs_refs(request) else None
+        refs = connection.source.refs_for(request.requirement) if _needs_refs(request) else None
         pins = candidates(request.requirement, refs) if refs is not None else (_pin_of_commit(request),)
         status = status_of(connection.source, connection.cache, pins[0]) if refs is not None else None
         if isinstance(status, Redirect):
@@ -166,6 +166,10 @@ class Planner:
             )
         return self._connections[key]
 
+    def fall_back(self) -> bool:
+        """Answer from the caches alone from now on; False unless a source failed whose cache has something to offer."""
+        return any([connection.source.fall_back() for connection in self._connections.values()])
+
     def _require_unlocked_allowed(self, what: str, folder: Path) -> None:
         if self._settings.locked_only:
             raise NotLockedError(
@@ -180,7 +184,7 @@ class Planner:
             plan = self._plan_pin(request, connection, locked.pin, locked)
         if plan.chosen is not None:
             return plan
-        whole = self._plan_pin(request, connection, locked.pin)
+        whole = self._plan_pin(replace(request, fetching=False), connection, locked.pin)
         if whole.chosen is not None:
             limits = f" (it was made for {', '.join(locked.targets)})" if locked.targets else ""
             way = f"lock for this machine too{limits}: its build {whole.chosen.variant.name} fits, but is not locked"
@@ -194,10 +198,13 @@ class Planner:
             variants = tuple(variant for variant in variants if locked.allows(variant.name))
         host = self._host.for_backend(request.backend)
         selection = select(variants, host, subject=_subject(pin))
+        trust = self._trust(request, connection, pin.commit, lambda: connection.source.publisher(pin.repo.namespace))
         metadata: Mapping[str, Metadata] = {}
         faults: Mapping[str, KernelHubError] = {}
         if request.check_arch and has_devices(host):
-            metadata, faults = read_described(connection, pin, tuple(v.variant.name for v in selection.accepted))
+            names = tuple(verdict.variant.name for verdict in selection.accepted)
+            ahead = _likely(selection) if request.fetching and may_run(trust) else None
+            metadata, faults = read_described(connection, pin, names, ahead=ahead)
             selection = narrow_to_devices(selection, metadata, request.device)
         selection = mark(selection, yanks_of(connection.source, connection.cache, pin))
         notes = [f"a newer version is available: v{pin.newer}"] if pin.newer is not None else []
@@ -207,7 +214,7 @@ class Planner:
             connection.source.name,
             pin=pin,
             locked=locked,
-            trust=self._trust(request, connection, pin.commit, lambda: connection.source.publisher(pin.repo.namespace)),
+            trust=trust,
             metadata=metadata,
             faults=faults,
             alternatives=_build_from(metadata),
@@ -257,7 +264,7 @@ class Planner:
 
     def _other_versions(self, request: Request, connection: Connection, pins: tuple[Pin, ...]) -> tuple[str, ...]:
         """Other versions that have a fitting build, nearest to the one asked for; what cannot be read is passed over."""
-        repo = request.requirement.repo
+        repo, request = request.requirement.repo, replace(request, fetching=False)
         asked = pins[0].version
         try:
             versions = connection.source.refs(repo).versions()
@@ -283,6 +290,16 @@ def _build_from(metadata: Mapping[str, Metadata]) -> tuple[str, ...]:
     """The way out by building, where builds that were read say what they were built from."""
     sources = sorted({read.source for read in metadata.values() if read.source is not None})
     return tuple(f"build it here from its sources at {source}: kernel-hub build" for source in sources[:1])
+
+
+def _likely(selection: Selection) -> Accepted | None:
+    """The build that is best by its label, without what may turn out to be for other devices once its metadata is read."""
+    if not selection.accepted:
+        return None
+    best = selection.accepted[0]
+    inside = len(f"{BUILD_FOLDER}/{best.variant.name}/")
+    native = frozenset(entry.path[inside:] for entry in best.variant.files if isinstance(entry.blob, LfsBlob))
+    return replace(best, left_out=native) if len(native) > 1 else best
 
 
 def _needs_refs(request: Request) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernel_hub.bundle import bundle_path, make_bundle
+from kernel_hub.errors import UntrustedPublisherError
 from kernel_hub.loader import Loader
 from kernel_hub.model.host import Host
 from kernel_hub.model.requirement import Requirement
@@ -85,6 +86,31 @@ def test_a_cold_load_for_a_gpu_reads_the_metadata_of_builds_that_may_fit_and_no_
     assert len(faults.paths("metadata.json")) == 2
     assert len(faults.paths("/resolve/")) == FILES_OF_A_BUILD + 1
     assert not faults.paths("torch-cpu")
+
+
+def test_a_cold_load_for_a_gpu_waits_for_three_round_trips(download: Callable[..., None], faults: Faults) -> None:
+    # As above; beside the files comes the metadata of the other build that may fit.
+    faults.gates = [Gate(2, "/refs", "/overview"), Gate(FILES_OF_A_BUILD + 1, "/resolve/")]
+    download(GPU, version=1)
+    assert len(faults.asked) == FILES_OF_A_BUILD + 4
+
+
+def test_nothing_but_metadata_is_brought_for_a_gpu_before_the_publisher_is_known_to_be_trusted(
+    hub: HubServer, download: Callable[..., None], faults: Faults
+) -> None:
+    hub.registry.set_publisher("acme", False)
+    with pytest.raises(UntrustedPublisherError):
+        download(GPU, version=1)
+    assert {path.rpartition("/")[2] for path in faults.paths("/resolve/")} == {"metadata.json"}
+
+
+def test_asking_what_would_be_loaded_on_a_gpu_brings_metadata_only(
+    hub: HubServer, tmp_path: Path, faults: Faults
+) -> None:
+    environ = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf")}
+    plan = Loader(load_settings(environ, tmp_path), GPU).plan(Request(Requirement.parse("acme/axpy", version=1)))
+    assert plan.chosen is not None
+    assert {path.rpartition("/")[2] for path in faults.paths("/resolve/")} == {"metadata.json"}
 
 
 def test_a_warm_load_by_version_asks_nobody_while_it_is_fresh_and_once_after(
