@@ -6,13 +6,16 @@ Leaves out the rules by which an architecture runs a build (see `kernel_hub.narr
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.backend import BackendKind
 from kernel_hub.model.host import Host
 from kernel_hub.model.metadata import Metadata
-from kernel_hub.model.selection import Selection
+from kernel_hub.model.selection import Accepted, Selection
+from kernel_hub.model.source import LfsBlob
 from kernel_hub.narrow import leave_out, narrow
+from kernel_hub.select import BUILD_FOLDER
 
 _GPU_KINDS = (BackendKind.CUDA, BackendKind.ROCM)
 
@@ -56,3 +59,13 @@ def narrow_to_devices(selection: Selection, metadata: Mapping[str, Metadata], de
         return selection
     narrowed = narrow(selection, {name: read.archs for name, read in metadata.items()}, device=device)
     return leave_out(narrowed, {name: read.file_archs for name, read in metadata.items()}, device=device)
+
+
+def likely(selection: Selection) -> Accepted | None:
+    """The build that is best by its label, without what may turn out to be for other devices once its metadata is read."""
+    if not selection.accepted:
+        return None
+    best = selection.accepted[0]
+    inside = len(f"{BUILD_FOLDER}/{best.variant.name}/")
+    native = frozenset(entry.path[inside:] for entry in best.variant.files if isinstance(entry.blob, LfsBlob))
+    return replace(best, left_out=native) if len(native) > 1 else best

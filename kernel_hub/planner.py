@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kernel_hub.admission import admit, may_run
 from kernel_hub.described import read_described, read_folders
-from kernel_hub.devices import has_devices, narrow_to_devices, require_device
+from kernel_hub.devices import has_devices, likely, narrow_to_devices, require_device
 from kernel_hub.errors import (
     FetchError,
     KernelHubError,
@@ -27,7 +27,7 @@ from kernel_hub.model.host import Host
 from kernel_hub.model.metadata import Metadata
 from kernel_hub.model.requirement import AtRevision, Requirement, is_commit
 from kernel_hub.model.selection import Accepted, Selection
-from kernel_hub.model.source import LfsBlob, Pin, PublisherStanding
+from kernel_hub.model.source import Pin, PublisherStanding
 from kernel_hub.model.status import FILE_NAME, Redirect, UnknownStatus
 from kernel_hub.model.variant import UnknownLabel
 from kernel_hub.overrides import Override, near_misses
@@ -203,7 +203,7 @@ class Planner:
         faults: Mapping[str, KernelHubError] = {}
         if request.check_arch and has_devices(host):
             names = tuple(verdict.variant.name for verdict in selection.accepted)
-            ahead = _likely(selection) if request.fetching and may_run(trust) else None
+            ahead = likely(selection) if request.fetching and may_run(trust) else None
             metadata, faults = read_described(connection, pin, names, ahead=ahead)
             selection = narrow_to_devices(selection, metadata, request.device)
         selection = mark(selection, yanks_of(connection.source, connection.cache, pin))
@@ -290,16 +290,6 @@ def _build_from(metadata: Mapping[str, Metadata]) -> tuple[str, ...]:
     """The way out by building, where builds that were read say what they were built from."""
     sources = sorted({read.source for read in metadata.values() if read.source is not None})
     return tuple(f"build it here from its sources at {source}: kernel-hub build" for source in sources[:1])
-
-
-def _likely(selection: Selection) -> Accepted | None:
-    """The build that is best by its label, without what may turn out to be for other devices once its metadata is read."""
-    if not selection.accepted:
-        return None
-    best = selection.accepted[0]
-    inside = len(f"{BUILD_FOLDER}/{best.variant.name}/")
-    native = frozenset(entry.path[inside:] for entry in best.variant.files if isinstance(entry.blob, LfsBlob))
-    return replace(best, left_out=native) if len(native) > 1 else best
 
 
 def _needs_refs(request: Request) -> bool:
