@@ -16,6 +16,7 @@ from kernel_hub.cli.kernels import DOWNLOAD, EXPLAIN, HAS, INFO, VERSIONS
 from kernel_hub.cli.locked import AUDIT, EXPORT, OUTDATED, TREE
 from kernel_hub.cli.locks import ADD, LOCK_COMMAND, REMOVE, SYNC
 from kernel_hub.cli.mirror import BUNDLE, MIRROR, UNBUNDLE
+from kernel_hub.cli.new import NEW
 from kernel_hub.cli.publish import PUBLISH
 from kernel_hub.cli.select import SELECT
 from kernel_hub.cli.serve import SERVE
@@ -29,7 +30,7 @@ GROUPS: Final = {
     "load": (DEMO, HOST, EXPLAIN, HAS, VERSIONS, INFO, DOWNLOAD, CACHE, SELECT),
     "pin": (ADD, REMOVE, LOCK_COMMAND, SYNC, TREE, OUTDATED, AUDIT, EXPORT, MIRROR, BUNDLE, UNBUNDLE),
     "trust": (TRUST, VERIFY, NEW_KEY, SIGN),
-    "build and publish": (VARIANTS, BUILD, CHECK, PUBLISH, YANK, SERVE),
+    "build and publish": (NEW, VARIANTS, BUILD, CHECK, PUBLISH, YANK, SERVE),
 }
 COMMANDS: Final = tuple(command for commands in GROUPS.values() for command in commands)
 SHARED: Final = (

@@ -31,6 +31,7 @@ LAYERS = {
     "kernel_hub.refusal": 2.5,
     "kernel_hub.trust": 2,
     "kernel_hub.build.recipe": 2,
+    "kernel_hub.build.blueprint": 2,
     "kernel_hub.build.matrix": 2,
     "kernel_hub.build.command": 2,
     "kernel_hub.build.cuda": 2,
