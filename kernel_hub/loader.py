@@ -7,12 +7,13 @@ here it is carried out.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kernel_hub.admission import admit
 from kernel_hub.errors import (
@@ -25,6 +26,8 @@ from kernel_hub.errors import (
     KernelHubError,
     NoCompatibleVariantError,
     OfflineError,
+    ResolutionError,
+    SelectionError,
     SignatureInvalidError,
     SourceUnavailableError,
     UnsafePathError,
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
     from kernel_hub.signatures import SignatureDemand
 
 _LOG = logging.getLogger("kernel_hub")
+_T = TypeVar("_T")
 
 
 class Loader:
@@ -96,7 +100,10 @@ class Loader:
 
         What is not the kernel's in its folder of the cache is removed; loading only refuses it.
         """
-        plan = self._planner.plan(replace(request, fetching=True))
+        return self._else_from_cache(lambda: self._download(replace(request, fetching=True)))
+
+    def _download(self, request: Request) -> VerifiedArtifact:
+        plan = self._planner.plan(request)
         chosen = best(plan.selection, alternatives=plan.alternatives)
         try:
             return self._verified(plan, chosen)
@@ -120,7 +127,7 @@ class Loader:
     def availability(self, request: Request) -> Availability:
         """Whether `load` would find a build that may run; "no" is a value with its reason, never an exception."""
         try:
-            chosen = self._require(request, ())
+            chosen = self._else_from_cache(lambda: self._require(request, ()))
         except KernelHubError as error:
             return Availability(False, error.message, error)
         return Availability(True, chosen.variant.name)
@@ -132,7 +139,7 @@ class Loader:
         except SourceUnavailableError:
             if not self._planner.fall_back():
                 raise
-            with contextlib.suppress(FetchError, ResolutionError):
+            with contextlib.suppress(FetchError, ResolutionError, SelectionError):
                 return call()
             raise
 
@@ -150,7 +157,7 @@ class Loader:
 
     def plan(self, request: Request) -> Plan:
         """What `load` would do; see `Planner.plan`."""
-        return self._planner.plan(request)
+        return self._else_from_cache(lambda: self._planner.plan(request))
 
     def load_folder(self, request: Request, folder: Path) -> LoadedKernel:
         """As `load`, for a folder of the caller's; no trust is asked."""

@@ -168,7 +168,8 @@ class Planner:
 
     def fall_back(self) -> bool:
         """Answer from the caches alone from now on; False unless a source failed whose cache has something to offer."""
-        return any([connection.source.fall_back() for connection in self._connections.values()])
+        fallen = [connection.source.fall_back() for connection in self._connections.values()]
+        return any(fallen)
 
     def _require_unlocked_allowed(self, what: str, folder: Path) -> None:
         if self._settings.locked_only:

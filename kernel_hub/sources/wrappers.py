@@ -9,35 +9,35 @@ What others put into the Hugging Face cache counts as remembered too. Leaves out
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 from kernel_hub.cache import Cache
 from kernel_hub.cache.download import WholeFiles
 from kernel_hub.cache.foreign import listing_in_cache
-from kernel_hub.cache.whole import has_whole_build
 from kernel_hub.cache.worklock import Patience, WorkLock
 from kernel_hub.errors import (
     InvalidDocumentError,
-    KernelHubError,
     OfflineError,
     RevisionNotFoundError,
     SourceUnavailableError,
 )
-from kernel_hub.index import Index, KnownRefs, KnownStanding
+from kernel_hub.index import Index, KnownStanding
 from kernel_hub.model.repo_path import check_prefix
-from kernel_hub.model.requirement import RepoId, is_commit
+from kernel_hub.model.requirement import RepoId, Requirement, is_commit
 from kernel_hub.model.source import FileEntry, PublisherStanding, Refs, Source
 from kernel_hub.select import BUILD_FOLDER
+from kernel_hub.sources.asking import Asking
 from kernel_hub.sources.beside import Hurried, begin
 
-_LOG = logging.getLogger("kernel_hub")
+if TYPE_CHECKING:
+    from kernel_hub.sources.loadable import Loadable
+
 _HURRY_S = 1.0
 # A caller who wants references looked up now has more patience than one who would take yesterday's.
 _PATIENT_S = 5.0
@@ -46,7 +46,6 @@ _PATIENT_S = 5.0
 _LOCK_PATIENCE = Patience(stale_s=5.0, give_up_s=10.0)
 
 Mode = Literal["online", "cached-first", "offline"]
-_T = TypeVar("_T")
 
 
 class CachedSource:
@@ -80,7 +79,6 @@ class CachedSource:
         patience_s: float | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._inner = inner if mode != "offline" else None
         self._cache = cache
         self._index = index
         self._key = key
@@ -88,11 +86,25 @@ class CachedSource:
         self._mode = mode
         self._freshness_s = freshness_s
         self._standing_freshness_s = standing_freshness_s
-        self._patience_s = patience_s if patience_s is not None else (_HURRY_S if freshness_s > 0 else _PATIENT_S)
+        if patience_s is None:
+            patience_s = _HURRY_S if freshness_s > 0 else _PATIENT_S
+        self._asking = Asking(inner if mode != "offline" else None, name, patience_s)
         self._clock = clock
-        self._failed: KernelHubError | None = None
+        self._wanted: dict[RepoId, Requirement] = {}
+        self._others: dict[Requirement, bool] = {}
         self._begun: dict[str, Callable[[], PublisherStanding]] = {}
         self._listings: dict[tuple[RepoId, str], tuple[FileEntry, ...]] = {}
+
+    @cached_property
+    def _loadable(self) -> Loadable:
+        # Imported here, because few loads need another commit than the newest.
+        from kernel_hub.sources.loadable import Loadable
+
+        return Loadable(self._cache, lambda repo, commit: self._known_listing(repo, commit, BUILD_FOLDER))
+
+    @property
+    def _inner(self) -> Source | None:
+        return self._asking.source
 
     @property
     def name(self) -> str:
@@ -110,18 +122,26 @@ class CachedSource:
             return known.refs
         can_serve = known is not None or bool(self._cache.refs(repo))
         if can_serve and (self._inner is None or self._mode == "cached-first"):
-            return self._loadable(repo, known)
+            return self._loadable.refs(repo, known)
         if self._inner is None:
-            raise self._offline(f"the versions of {repo}")
+            raise self._asking.offline(f"the versions of {repo}")
         with self._alone(repo.namespace, f"{repo.name}.refs"):
             asked_meanwhile = self._index.refs(self._key, repo)
             if asked_meanwhile is not None and self._is_current(asked_meanwhile.asked_s):
                 return asked_meanwhile.refs
-            found = self._ask(lambda source: source.refs(repo), f"the versions of {repo}", can_serve=can_serve)
+            found = self._asking.ask(lambda source: source.refs(repo), f"the versions of {repo}", can_serve=can_serve)
             if found is None:
-                return self._loadable(repo, known)
+                return self._loadable.refs(repo, known)
             self._index.remember_refs(self._key, repo, found, self._clock())
             return found
+
+    def refs_for(self, requirement: Requirement) -> Refs:
+        """As `refs`, for one requirement; from the cache alone, with only such versions as it can serve."""
+        repo = requirement.repo
+        self._wanted[repo] = requirement
+        if self._inner is None and ((known := self._index.refs(self._key, repo)) or self._cache.refs(repo)):
+            return self._loadable.refs_for(requirement, known)
+        return self.refs(repo)
 
     def commit_of(self, repo: RepoId, revision: str) -> str:
         """See `Source.commit_of`."""
@@ -135,7 +155,7 @@ class CachedSource:
         if self._inner is not None:
             return self._inner.commit_of(repo, revision)
         if is_commit(revision):
-            raise self._offline(f"{repo}@{revision}")
+            raise self._asking.offline(f"{repo}@{revision}")
         raise RevisionNotFoundError(f"nothing is remembered of a revision {revision!r} of {repo}")
 
     def files(self, repo: RepoId, commit: str, prefix: str = "") -> tuple[FileEntry, ...]:
@@ -148,18 +168,19 @@ class CachedSource:
         if foreign is not None and (self._inner is None or self._mode == "cached-first"):
             return foreign
         if self._inner is None:
-            raise self._offline(f"the files of {repo}")
+            raise self._asking.offline(f"the files of {repo}")
         with self._alone(repo.namespace, f"{repo.name}.{commit}"):
             known = self._known_listing(repo, commit, prefix)
             if known is not None:
                 return known
             # The whole commit at once: builds, bundles, attestations and the status are asked for one after another.
-            found = self._ask(
-                lambda source: source.files(repo, commit), f"the files of {repo}", can_serve=foreign is not None
+            found = self._asking.ask(
+                lambda source: source.files(repo, commit),
+                f"the files of {repo}",
+                can_serve=foreign is not None or self._has_other(repo),
             )
             if found is None:
-                assert foreign is not None
-                return foreign
+                return foreign if foreign is not None else self._asking.give_up()
             self._index.remember_listing(self._key, repo, commit, "", found)
             return self._remember(repo, commit, found, prefix)
 
@@ -168,7 +189,7 @@ class CachedSource:
         if self._inner is None:
             return False
         before = self._known_listing(repo, commit, prefix)
-        found = self._ask(lambda source: source.files(repo, commit), f"the files of {repo}", can_serve=True)
+        found = self._asking.ask(lambda source: source.files(repo, commit), f"the files of {repo}", can_serve=True)
         if found is None:
             return False
         self._index.remember_listing(self._key, repo, commit, "", found)
@@ -181,7 +202,7 @@ class CachedSource:
             with place.open("rb") as file:
                 content = file.read(limit_bytes + 1)
         except OSError:
-            found = self._ask(
+            found = self._asking.ask(
                 lambda source: source.read(repo, commit, path, limit_bytes=limit_bytes),
                 f"{path} of {repo}",
                 can_serve=False,
@@ -194,9 +215,15 @@ class CachedSource:
 
     def chunks(self, repo: RepoId, commit: str, entry: FileEntry, *, start_bytes: int = 0) -> Iterator[bytes]:
         """See `Source.chunks`; always from the inner source, because the caller looks into the cache first."""
-        if self._inner is None:
-            raise self._offline(f"{entry.path} of {repo}")
-        return self._inner.chunks(repo, commit, entry, start_bytes=start_bytes)
+        can_serve = self._has_other(repo)
+        return self._asking.chunks(repo, commit, entry, start_bytes=start_bytes, can_serve=can_serve)
+
+    def fall_back(self) -> bool:
+        """Answer from the cache alone from now on; False unless the source failed and the cache has something to offer."""
+        if self._inner is None or self._asking.failed is None or not any(self._others.values()):
+            return False
+        self._asking.source = None
+        return True
 
     def download(self, repo: RepoId, commit: str, entry: FileEntry, place: Path, told: Callable[[int], None]) -> bool:
         """See `WholeFiles.download`; as for `chunks`, from the inner source."""
@@ -210,7 +237,7 @@ class CachedSource:
             return known.standing if self._inner is not None else _dated(known.standing, known.asked_s)
         begun = self._begun.pop(namespace, None)
         try:
-            found = self._ask(
+            found = self._asking.ask(
                 lambda source: begun() if begun is not None else source.publisher(namespace),
                 f"the publisher {namespace}",
                 can_serve=known is not None,
@@ -231,36 +258,16 @@ class CachedSource:
         if source is None or (known is not None and self._need_not_ask(known)):
             return
         if known is not None and isinstance(source, Hurried):
-            source = source.hurried(self._patience_s)
+            source = source.hurried(self._asking.patience_s)
         self._begun[namespace] = begin(partial(source.publisher, namespace))
 
-    def _ask(self, call: Callable[[Source], _T], what: str, *, can_serve: bool) -> _T | None:
-        """The inner source's answer; None if it has none and `can_serve` says that there is something else to use."""
-        if self._inner is None:
-            raise self._offline(what)
-        if not can_serve:
-            return call(self._inner)
-        if self._failed is not None:
-            return None
-        try:
-            if not isinstance(self._inner, Hurried):
-                return call(self._inner)
-            source = self._inner.hurried(self._patience_s)
-            return begin(lambda: call(source))(self._patience_s)
-        except TimeoutError:
-            self._failed = SourceUnavailableError(
-                f"{self._name} does not answer within {self._patience_s:g} s", url=self._name
-            )
-        except (SourceUnavailableError, OfflineError, InvalidDocumentError) as error:
-            self._failed = error
-        _LOG.warning("%s; using what is in the cache", self._failed.message)
-        return None
-
-    def _offline(self, what: str) -> OfflineError:
-        return OfflineError(
-            f"{what} cannot be had: it is not in the cache, and the network may not be used",
-            hint="unset HF_HUB_OFFLINE, or bring the kernel into the cache on a machine with network access",
-        )
+    def _has_other(self, repo: RepoId) -> bool:
+        """Whether the cache has another commit to offer of a repository that was not asked for by commit."""
+        wanted = self._wanted.get(repo)
+        if wanted is not None and wanted not in self._others:
+            known = self._index.refs(self._key, repo)
+            self._others[wanted] = known is not None and self._loadable.has_other(wanted, known)
+        return wanted is not None and self._others[wanted]
 
     def _alone(self, namespace: str, name: str) -> AbstractContextManager[None]:
         """While this process asks, others of this machine wait for what it will remember."""
@@ -283,23 +290,6 @@ class CachedSource:
         """Keep the listing of a commit for this process; the part of it below `prefix`."""
         self._listings[repo, commit] = whole
         return tuple(entry for entry in whole if not prefix or entry.path.startswith(f"{prefix}/"))
-
-    def _loadable(self, repo: RepoId, known: KnownRefs | None) -> Refs:
-        """The remembered references, each at the newest of its commits that a build in the cache belongs to."""
-        foreign = self._cache.refs(repo)
-        branches = dict(known.refs.branches) if known is not None else {}
-        earlier = known.earlier if known is not None else {}
-        for name in sorted({*branches, *foreign}):
-            own = (branches[name],) if name in branches else ()
-            commits = (*own, *earlier.get(name, ()), *((foreign[name],) if name in foreign else ()))
-            branches[name] = next((commit for commit in commits if self._has_build(repo, commit)), commits[0])
-        return Refs(branches, known.refs.tags if known is not None else {})
-
-    def _has_build(self, repo: RepoId, commit: str) -> bool:
-        listing = self._known_listing(repo, commit, BUILD_FOLDER)
-        if listing is None:
-            listing = listing_in_cache(self._cache, repo, commit, BUILD_FOLDER) or ()
-        return has_whole_build(self._cache, repo, commit, listing)
 
 
 def _dated(standing: PublisherStanding, asked_s: float) -> PublisherStanding:

@@ -165,6 +165,101 @@ def test_the_newer_commit_that_was_never_fetched_does_not_hide_the_older_one_tha
     assert load(environ | {"HF_HUB_OFFLINE": "1"}, no_sockets=True).values == [[0]]
 
 
+NEWER = {
+    "torch-cpu": fake_build(
+        "torch-cpu",
+        files={
+            "_math.py": b"def axpy(a, x, y):\n    return [0]\n\ndef origin():\n    return 0\n",
+            "weights.bin": bytes(3 << 20),
+        },
+    )
+}
+
+
+def ask_for_references(environ: dict[str, str]) -> None:
+    """Let the newest commits be known, and nothing else of them."""
+    code = (
+        "import kernel_hub.settings, kernel_hub.sources.configured as configured\n"
+        "from kernel_hub.model.requirement import RepoId\n"
+        "settings = kernel_hub.settings.load_settings()\n"
+        "configured.connect(settings, 'acme', host_facts={}, refresh=True).source.refs(RepoId('acme', 'axpy'))\n"
+    )
+    run_python(code, environ=environ)
+
+
+@pytest.mark.parametrize("stage", ["/tree/", "/resolve/"])
+@pytest.mark.parametrize("spoil", [fault.status(503), fault.stall(), fault.cut(0)], ids=["503", "stall", "cut"])
+def test_while_the_newest_commit_cannot_be_had_an_older_one_of_the_version_serves_after_one_try_with_one_notice(
+    hub: HubServer, faults: Faults, environ: dict[str, str], stage: str, spoil: fault.Spoiler
+) -> None:
+    assert load(environ).values == [[3]]
+    publish_fake_kernel(hub.registry, builds=NEWER)
+    ask_for_references(environ)
+    faults.asked.clear()
+    rule = faults.add(spoil, stage)
+    told = load(environ)
+    assert told.values == [[3]]
+    (notice,) = told.warnings
+    assert "using what is in the cache" in notice
+    assert "trust" not in notice
+    paths = faults.paths(stage)
+    assert len(paths) == len(set(paths)) == rule.hits
+    faults.clear()
+    assert load(environ).values == [[0]]
+
+
+def test_a_newest_commit_whose_download_breaks_midway_is_taken_up_and_not_given_up(
+    hub: HubServer, faults: Faults, environ: dict[str, str]
+) -> None:
+    assert load(environ).values == [[3]]
+    publish_fake_kernel(hub.registry, builds=NEWER)
+    faults.add(fault.cut(2 << 20), "weights.bin", times=1)
+    told = load(environ, {"version": 1, "refresh": True})
+    assert told.values == [[0]]
+    assert told.warnings == []
+
+
+def test_a_commit_that_is_asked_for_by_its_id_is_waited_for(
+    hub: HubServer, faults: Faults, environ: dict[str, str]
+) -> None:
+    assert load(environ).values == [[3]]
+    commit = publish_fake_kernel(hub.registry, builds=NEWER)
+    ask_for_references(environ)
+    faults.add(fault.status(503), "/tree/", times=1)
+    faults.add(fault.status(503), "/resolve/", times=1)
+    assert load(environ, {"revision": commit}).values == [[0]]
+
+
+@pytest.mark.parametrize("call", [{}, {"version": ">=1"}], ids=["any version", "a range"])
+def test_while_the_newest_version_cannot_be_had_one_that_was_loaded_before_serves_who_leaves_the_version_open(
+    hub: HubServer, faults: Faults, environ: dict[str, str], call: dict[str, Any]
+) -> None:
+    assert load(environ, call).values == [[3]]
+    publish_fake_kernel(hub.registry, version=2, builds=NEWER)
+    ask_for_references(environ)
+    assert load(environ | {"HF_HUB_OFFLINE": "1"}, call, no_sockets=True).values == [[3]]
+    faults.add(fault.status(503))
+    told = load(environ, call)
+    assert told.values == [[3]]
+    assert len(told.warnings) == 1
+
+
+@pytest.mark.parametrize("mode", ["online", "offline"])
+def test_a_version_that_was_never_loaded_is_not_replaced_by_another(
+    hub: HubServer, faults: Faults, environ: dict[str, str], mode: str
+) -> None:
+    assert load(environ).values == [[3]]
+    publish_fake_kernel(hub.registry, version=2, builds=NEWER)
+    ask_for_references(environ)
+    faults.add(fault.status(429, headers={"retry-after": "3600"}), "/tree/", every=2)
+    faults.add(fault.status(503))
+    (result,) = load(environ | {"KERNEL_HUB_MODE": mode}, {"version": 2}).results
+    if mode == "online":
+        # Its one way to be had is tried as often as ever.
+        assert len(faults.paths("/tree/")) > 1
+    assert result["error"] == {"online": "SourceUnavailableError", "offline": "OfflineError"}[mode]
+
+
 @pytest.mark.parametrize("setting", [{}, {"HF_HUB_OFFLINE": "1"}])
 def test_a_cache_that_is_complete_is_loaded_without_a_write(
     hub: HubServer, environ: dict[str, str], tmp_path: Path, setting: dict[str, str]
