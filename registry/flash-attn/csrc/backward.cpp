@@ -60,7 +60,7 @@ class Run {
 
   void flush() {
     if (units_.empty()) return;
-    Memory memory = allocate(floats_ * 4);
+    const Workspace memory(floats_ * 4);
     float* parts = reinterpret_cast<float*>(memory.get());
     std::vector<BlockJob> jobs;
     int64_t longest = 0;

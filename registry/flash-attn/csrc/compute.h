@@ -126,28 +126,26 @@ FA_INLINE void multiply_rows(int64_t rows, const typename Compute::Unit* a, cons
   }
 }
 
-// 2^x. The polynomial is a minimax fit of relative error on [-1/2, 1/2] (computed for this file by Remez exchange):
-// degree 6 is within 1.9e-9, degree 4 within 2.6e-6, which is far below what a bfloat16 probability keeps.
+// 2^x. The polynomial is a minimax fit of relative error on [0, 1] (computed for this file by Remez exchange): degree 6 is
+// within 1.9e-9, degree 4 within 2.6e-6, which is far below what a bfloat16 probability keeps.
 template <int kDegree>
 FA_INLINE Vector::Register exp2_vector(Vector::Register x) {
-  // Below 2^-149 everything rounds to zero; the bound also turns -inf into a number. A NaN passes.
-  x = Vector::max(Vector::set1(-160.0f), x);
-  const Vector::Register n = Vector::round(x);
-  const Vector::Register f = Vector::sub(x, n);
+  Vector::Register f;
+  const Vector::Register n = Vector::split(x, &f);
   Vector::Register p;
   if (kDegree == 4) {
-    p = Vector::set1(0.009570102207362652f);
-    p = Vector::fma(p, f, Vector::set1(0.05591785907745361f));
-    p = Vector::fma(p, f, Vector::set1(0.240247443318367f));
-    p = Vector::fma(p, f, Vector::set1(0.6931217908859253f));
-    p = Vector::fma(p, f, Vector::set1(0.9999992847442627f));
+    p = Vector::set1(0.013534167781472206f);
+    p = Vector::fma(p, f, Vector::set1(0.052011460065841675f));
+    p = Vector::fma(p, f, Vector::set1(0.2414427548646927f));
+    p = Vector::fma(p, f, Vector::set1(0.6930038332939148f));
+    p = Vector::fma(p, f, Vector::set1(1.0000026226043701f));
   } else {
-    p = Vector::set1(0.0001534581242594868f);
-    p = Vector::fma(p, f, Vector::set1(0.0013399930903688073f));
-    p = Vector::fma(p, f, Vector::set1(0.009618489071726799f));
-    p = Vector::fma(p, f, Vector::set1(0.05550328642129898f));
-    p = Vector::fma(p, f, Vector::set1(0.24022646248340607f));
-    p = Vector::fma(p, f, Vector::set1(0.6931471824645996f));
+    p = Vector::set1(0.00021702254889532924f);
+    p = Vector::fma(p, f, Vector::set1(0.001243968727067113f));
+    p = Vector::fma(p, f, Vector::set1(0.009678840637207031f));
+    p = Vector::fma(p, f, Vector::set1(0.055483341217041016f));
+    p = Vector::fma(p, f, Vector::set1(0.24022983014583588f));
+    p = Vector::fma(p, f, Vector::set1(0.6931470036506653f));
     p = Vector::fma(p, f, Vector::set1(1.0f));
   }
   return Vector::scale(p, n);

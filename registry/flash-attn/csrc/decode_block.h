@@ -254,7 +254,7 @@ __attribute__((noinline)) void decode_block_of(const DecodeTask& task) {
     score_keys<Compute, T, kWhole>(task, scratch, key);
   }
   alignas(64) float maximum[kStateRows];
-  alignas(64) float total[kStateRows] = {};
+  alignas(64) float total[kStateRows * Vector::kLanes] = {};
   alignas(64) float shrink[kStateRows];
   for (int64_t r = 0; r < kStateRows; ++r) maximum[r] = -infinity();
   for (int64_t r = 0; r < task.rows; ++r) {
@@ -266,7 +266,7 @@ __attribute__((noinline)) void decode_block_of(const DecodeTask& task) {
                                  scale.row, maximum, total, shrink);
   for (int64_t r = 0; r < task.rows; ++r) {
     task.maximum[r] = maximum[r];
-    task.total[r] = total[r];
+    task.total[r] = sum_of_lanes(total + r * Vector::kLanes);
   }
   sum_values<Compute, T, kWhole>(task, scratch, first, smaller(end, task.keys));
 }

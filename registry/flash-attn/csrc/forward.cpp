@@ -1,6 +1,7 @@
 #include "forward.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "capability.h"
 #include "parallel.h"
@@ -47,6 +48,7 @@ struct RowJob {
   int64_t unit;
   int64_t row_begin;
   int64_t row_end;
+  int64_t work;
 };
 
 // A sequence with so few queries that its keys are read where they lie (decode_block.h).
@@ -156,9 +158,9 @@ class Run {
 
   void flush_packed() {
     if (units_.empty()) return;
-    if (packed_bytes_ > packed_capacity_) {
-      packed_ = allocate(packed_bytes_);
-      packed_capacity_ = packed_bytes_;
+    if (!packed_ || packed_->bytes() < packed_bytes_) {
+      packed_.reset();
+      packed_.emplace(packed_bytes_);
     }
     pack();
     attend();
@@ -183,8 +185,8 @@ class Run {
       pack.v_rows = v_rows;
       pack.keys = keys;
       pack.head_dim = forward_.head_dim;
-      pack.k_packed = packed_.get() + unit.k_packed_offset + jobs[index].block * k_block_bytes_;
-      pack.v_packed = packed_.get() + unit.v_packed_offset + jobs[index].block * v_block_bytes_;
+      pack.k_packed = packed_->get() + unit.k_packed_offset + jobs[index].block * k_block_bytes_;
+      pack.v_packed = packed_->get() + unit.v_packed_offset + jobs[index].block * v_block_bytes_;
       kernels_.pack_block(&pack);
     });
   }
@@ -199,6 +201,13 @@ class Run {
     return tiles * kernels_.row_tile;
   }
 
+  // Pairs of a row and a key that a run of rows has to visit.
+  int64_t work(const Sequence& sequence, int64_t row_begin, int64_t row_end) const {
+    const KeyRange first = keys_of_position(row_begin / group_, sequence.q_len, sequence.k_len, forward_.mask);
+    const KeyRange last = keys_of_position((row_end - 1) / group_, sequence.q_len, sequence.k_len, forward_.mask);
+    return (row_end - row_begin) * (last.end - first.begin);
+  }
+
   void attend() {
     const int64_t task_rows = rows_per_task();
     std::vector<RowJob> jobs;
@@ -207,12 +216,12 @@ class Run {
       const int64_t rows = units_[unit].sequence->q_len * group_;
       for (int64_t begin = 0; begin < rows; begin += task_rows) {
         const int64_t end = std::min(rows, begin + task_rows);
-        jobs.push_back({static_cast<int64_t>(unit), begin, end});
+        jobs.push_back({static_cast<int64_t>(unit), begin, end, work(*units_[unit].sequence, begin, end)});
         longest = std::max(longest, end - begin);
       }
     }
-    // Under a causal mask the last rows see the most keys; starting with them leaves the short tasks for the end.
-    std::reverse(jobs.begin(), jobs.end());
+    // Starting with the most work leaves short tasks for the end, when a thread would wait for the last one.
+    std::stable_sort(jobs.begin(), jobs.end(), [](const RowJob& a, const RowJob& b) { return a.work > b.work; });
     const int64_t scratch_bytes = kernels_.scratch_bytes(longest, forward_.head_dim);
     for_each_task(static_cast<int64_t>(jobs.size()), scratch_bytes,
                   [&](int64_t index, char* scratch) { attend_rows(jobs[index], scratch); });
@@ -232,8 +241,8 @@ class Run {
     task.lse = log_sum_exp(sequence, head);
     task.lse_row_stride = forward_.lse_row_stride;
     task.lse_head_stride = forward_.lse_head_stride;
-    task.k_packed = packed_.get() + unit.k_packed_offset;
-    task.v_packed = packed_.get() + unit.v_packed_offset;
+    task.k_packed = packed_->get() + unit.k_packed_offset;
+    task.v_packed = packed_->get() + unit.v_packed_offset;
     task.first_key_block = unit.first_block;
     task.row_begin = job.row_begin;
     task.row_end = job.row_end;
@@ -262,7 +271,7 @@ class Run {
 
   void flush_decode() {
     if (decodes_.empty()) return;
-    Memory partial = allocate(decode_states_ * (columns_ + 2) * 4);
+    const Workspace partial(decode_states_ * (columns_ + 2) * 4);
     float* sums = reinterpret_cast<float*>(partial.get());
     float* maximum = sums + decode_states_ * columns_;
     float* total = maximum + decode_states_;
@@ -342,8 +351,7 @@ class Run {
   int64_t columns_;
   std::vector<Unit> units_;
   int64_t packed_bytes_ = 0;
-  Memory packed_;
-  int64_t packed_capacity_ = 0;
+  std::optional<Workspace> packed_;
   std::vector<Decode> decodes_;
   std::vector<DecodeJob> decode_jobs_;
   int64_t decode_states_ = 0;

@@ -45,7 +45,7 @@ struct Scratch {
   float* scores;              // [kRowTile][kScoreStride]
   typename Compute::Unit* probabilities;
   float* maximum;  // [state_index(rows)], in base-2 logits
-  float* total;    // [state_index(rows)]
+  float* total;    // [rows][kLanes]; the total of a row is the sum of its lanes
 
   static constexpr int64_t kScoreStride = kKeyBlock + 32;
 
@@ -60,7 +60,7 @@ struct Scratch {
         Vector::kRowTile * kScoreStride * 4,
         Vector::kRowTile * Compute::kRowStride * unit_bytes,
         state_index(padded + Vector::kRowTile) * 4,
-        state_index(padded + Vector::kRowTile) * 4,
+        padded * Vector::kLanes * 4,
     };
     int64_t offsets[6];
     int64_t offset = 0;
@@ -220,11 +220,8 @@ FA_INLINE void softmax_tile(int64_t rows, const float* scores, int64_t score_str
       sum1 = Vector::add(sum1, high);
       store_probabilities(Compute{}, out, key, low, high);
     }
-    Vector::store(partial[r], Vector::add(sum0, sum1));
-  }
-  for (int64_t r = 0; r < kStateRows; r += Vector::kLanes) {
-    const Vector::Register sum = reduce_rows(partial + r, [](auto a, auto b) { return Vector::add(a, b); });
-    Vector::store(total + r, Vector::fma(Vector::load(total + r), Vector::load(shrink + r), sum));
+    float* lanes = total + r * Vector::kLanes;
+    Vector::store(lanes, Vector::fma(Vector::load(lanes), Vector::set1(shrink[r]), Vector::add(sum0, sum1)));
   }
 }
 
@@ -245,6 +242,12 @@ FA_INLINE float exp2_one(float x) {
   return lanes[0];
 }
 
+FA_INLINE float sum_of_lanes(const float* lanes) {
+  float sum = 0;
+  for (int i = 0; i < Vector::kLanes; ++i) sum += lanes[i];
+  return sum;
+}
+
 // Normalises one row of sums into `out` and returns its natural log-sum-exp. A row without keys is zero by definition; one
 // whose logits are all -inf is 0/0, as in a plain softmax.
 template <class T>
@@ -260,6 +263,11 @@ FA_INLINE float store_row(T* out, const float* sums, int64_t head_dim, float max
   return total != total ? total : -infinity();
 }
 
+FA_INLINE bool sees_block(const ForwardTask& task, int64_t row, int64_t block_key) {
+  const KeyRange range = keys_of_position(row / task.group, task.q_len, task.k_len, task.mask);
+  return range.begin <= block_key && block_key + kKeyBlock <= range.end;
+}
+
 template <class Compute, class T>
 void forward_rows(const ForwardTask* task_pointer) {
   const ForwardTask& task = *task_pointer;
@@ -273,10 +281,8 @@ void forward_rows(const ForwardTask* task_pointer) {
 
   const ScoreScale scale = score_scale(task.score);
 
-  for (int64_t i = 0; i < state_index(padded_rows + Vector::kRowTile); ++i) {
-    scratch.maximum[i] = -infinity();
-    scratch.total[i] = 0;
-  }
+  for (int64_t i = 0; i < state_index(padded_rows + Vector::kRowTile); ++i) scratch.maximum[i] = -infinity();
+  for (int64_t i = 0; i < padded_rows * Vector::kLanes; ++i) scratch.total[i] = 0;
   int64_t first_key = task.k_len;
   int64_t last_key = 0;
   for (int64_t r = 0; r < padded_rows; ++r) {
@@ -292,7 +298,7 @@ void forward_rows(const ForwardTask* task_pointer) {
     if (task.score.sinks != nullptr) {
       const float sink = task.score.sinks[head] * kLog2E;
       scratch.maximum[state_index(r)] = sink;
-      scratch.total[state_index(r)] = sink == -infinity() ? 0.0f : 1.0f;
+      scratch.total[r * Vector::kLanes] = sink == -infinity() ? 0.0f : 1.0f;
     }
     const KeyRange range = keys_of_position(position, task.q_len, task.k_len, task.mask);
     if (range.begin < range.end) {
@@ -313,12 +319,16 @@ void forward_rows(const ForwardTask* task_pointer) {
         static_cast<const char*>(task.v_packed) + index * v_block_bytes);
     for (int64_t tile = 0; tile < padded_rows;) {
       const int64_t tile_rows = smaller(Vector::kRowTile, padded_rows - tile);
+      const int64_t real_rows = smaller(tile_rows, rows - tile);
       KeyRange ranges[Vector::kRowTile];
-      int64_t begin = kKeyBlock;
-      int64_t end = 0;
-      for (int64_t r = 0; r < tile_rows; ++r) {
+      // Ranges move one way only, so the first and the last row tell whether all see the whole block.
+      const bool whole = sees_block(task, task.row_begin + tile, block_key) &&
+                         sees_block(task, task.row_begin + tile + real_rows - 1, block_key);
+      int64_t begin = whole ? 0 : kKeyBlock;
+      int64_t end = whole ? kKeyBlock : 0;
+      for (int64_t r = 0; !whole && r < tile_rows; ++r) {
         ranges[r] = KeyRange{0, 0};
-        if (tile + r >= rows) continue;
+        if (r >= real_rows) continue;
         const int64_t position = (task.row_begin + tile + r) / task.group;
         ranges[r] = keys_in_block(keys_of_position(position, task.q_len, task.k_len, task.mask), block_key);
         if (ranges[r].begin >= ranges[r].end) continue;
@@ -334,15 +344,16 @@ void forward_rows(const ForwardTask* task_pointer) {
                                  key_units, unit, smaller(kScoreUnits, key_units - unit), end - begin,
                                  scratch.scores + begin, Scratch<Compute>::kScoreStride, unit == 0 ? nullptr : kOnes);
         }
-        for (int64_t r = 0; r < smaller(tile_rows, rows - tile); ++r) {
+        for (int64_t r = 0; (!whole || scale.transformed) && r < real_rows; ++r) {
           const int64_t row = task.row_begin + tile + r;
-          mask_scores(scratch.scores + r * Scratch<Compute>::kScoreStride, begin, end, ranges[r], task.score, scale,
+          const KeyRange range = whole ? KeyRange{begin, end} : ranges[r];
+          mask_scores(scratch.scores + r * Scratch<Compute>::kScoreStride, begin, end, range, task.score, scale,
                       row % task.group, block_key, row / task.group + task.k_len - task.q_len);
         }
         alignas(64) float shrink[kStateRows];
         softmax_tile<Compute, kDegree>(tile_rows, scratch.scores, Scratch<Compute>::kScoreStride, scratch.probabilities,
                                        begin, end, scale.row, scratch.maximum + state_index(tile),
-                                       scratch.total + state_index(tile), shrink);
+                                       scratch.total + tile * Vector::kLanes, shrink);
         multiply_rows<Compute>(tile_rows, scratch.probabilities + begin / Compute::kDepth, v_panels,
                                Layout<Compute>::kValueUnits, begin / Compute::kDepth, (end - begin) / Compute::kDepth, columns,
                                scratch.sums + tile * columns, columns, shrink);
@@ -357,7 +368,7 @@ void forward_rows(const ForwardTask* task_pointer) {
     const KeyRange range = keys_of_position(position, task.q_len, task.k_len, task.mask);
     T* out = static_cast<T*>(task.out) + position * task.out_row_stride + head * task.out_head_stride;
     const float lse = store_row(out, scratch.sums + r * columns, task.head_dim, scratch.maximum[state_index(r)],
-                                scratch.total[state_index(r)], range.begin >= range.end);
+                                sum_of_lanes(scratch.total + r * Vector::kLanes), range.begin >= range.end);
     task.lse[position * task.lse_row_stride + head * task.lse_head_stride] = lse;
   }
 }

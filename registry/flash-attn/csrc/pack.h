@@ -43,6 +43,13 @@ struct KeyReader<PairCompute, T> {
 };
 #endif
 
+// The rows of a head are short and far apart, which no hardware prefetcher follows.
+constexpr int64_t kRowsAhead = 32;
+
+FA_INLINE void ask_for_row(const void* row, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(static_cast<const char*>(row) + at);
+}
+
 template <class Compute, class T>
 FA_INLINE void pack_keys(const PackBlock& block) {
   using Reader = KeyReader<Compute, T>;
@@ -54,6 +61,10 @@ FA_INLINE void pack_keys(const PackBlock& block) {
     for (int64_t half = 0; half < kPanel; half += Vector::kLanes) {
       const T* const* rows = reinterpret_cast<const T* const*>(block.k_rows) + first + half;
       const int64_t keys = larger(0, smaller(Vector::kLanes, block.keys - first - half));
+      for (int64_t key = 0; key < Vector::kLanes; ++key) {
+        const int64_t ahead = smaller(first + half + key + kRowsAhead, block.keys - 1);
+        ask_for_row(block.k_rows[ahead], block.head_dim * static_cast<int64_t>(sizeof(T)));
+      }
       for (int64_t unit = 0; unit < whole_units; unit += Vector::kLanes) {
         Vector::Register tile[Vector::kLanes];
         if (keys == Vector::kLanes) {
@@ -92,6 +103,7 @@ FA_INLINE void pack_values(FloatCompute, const PackBlock& block) {
     const int64_t real = smaller(width, block.head_dim - column);
     float* panel = panels + column * Layout<FloatCompute>::kValueUnits;
     for (int64_t key = 0; key < block.keys; ++key) {
+      ask_for_row(rows[smaller(key + kRowsAhead, block.keys - 1)] + column, width * static_cast<int64_t>(sizeof(T)));
       const T* row = rows[key] + column;
       int64_t n = 0;
       for (; n + Vector::kLanes <= real; n += Vector::kLanes) Vector::store(panel + key * width + n, Vector::load(row + n));
@@ -115,6 +127,8 @@ FA_INLINE void pack_values(PairCompute, const PackBlock& block) {
     const int64_t real = smaller(width, block.head_dim - column);
     uint32_t* panel = panels + column * Layout<PairCompute>::kValueUnits;
     for (int64_t unit = 0; unit < units; ++unit) {
+      ask_for_row(rows[smaller(2 * unit + kRowsAhead, block.keys - 1)] + column, width * 2);
+      ask_for_row(rows[smaller(2 * unit + 1 + kRowsAhead, block.keys - 1)] + column, width * 2);
       const bfloat16* low = rows[2 * unit] + column;
       const bfloat16* high = 2 * unit + 1 < block.keys ? rows[2 * unit + 1] + column : nullptr;
       int64_t n = 0;

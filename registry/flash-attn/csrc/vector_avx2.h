@@ -32,6 +32,14 @@ struct Vector {
   static FA_INLINE Register copy_sign(Register magnitude, Register sign) {
     return _mm256_or_ps(magnitude, _mm256_and_ps(sign, _mm256_set1_ps(-0.0f)));
   }
+  // Returns what `scale` takes as an exponent, and x minus it in `fraction`, from 0 to 1. Below 2^-149 everything rounds to
+  // zero; the bound also turns -inf into a number. A NaN passes.
+  static FA_INLINE Register split(Register x, Register* fraction) {
+    const Register bounded = max(set1(-160.0f), x);
+    const Register exponent = _mm256_round_ps(bounded, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    *fraction = sub(bounded, exponent);
+    return exponent;
+  }
   // x * 2^n for integral n. Below 2^-126 the result is flushed to zero; n is at most 127 wherever this is used.
   static FA_INLINE Register scale(Register x, Register n) {
     const __m256i shift = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);

@@ -32,7 +32,13 @@ struct Vector {
   static FA_INLINE Register copy_sign(Register magnitude, Register sign) {
     return _mm512_or_ps(magnitude, _mm512_and_ps(sign, _mm512_set1_ps(-0.0f)));
   }
-  // x * 2^n for integral n.
+  // Returns what `scale` takes as an exponent, and x minus it in `fraction`, from 0 to 1. `scale` rounds down by itself. An
+  // infinity has the fraction 0.
+  static FA_INLINE Register split(Register x, Register* fraction) {
+    *fraction = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    return x;
+  }
+  // x * 2^floor(n).
   static FA_INLINE Register scale(Register x, Register n) { return _mm512_scalef_ps(x, n); }
   // x where low <= index < high, zero elsewhere.
   static FA_INLINE Register keep_between(Register x, Register index, float low, float high) {

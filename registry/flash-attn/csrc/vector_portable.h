@@ -45,6 +45,15 @@ struct Vector {
     const Integers bit = reinterpret_cast<Integers>(set1(-0.0f));
     return reinterpret_cast<Register>(reinterpret_cast<Integers>(magnitude) | (reinterpret_cast<Integers>(sign) & bit));
   }
+  // Returns what `scale` takes as an exponent, and x minus it in `fraction`, from 0 to 1. Below 2^-149 everything rounds to
+  // zero; the bound also turns -inf into a number. A NaN passes.
+  static FA_INLINE Register split(Register x, Register* fraction) {
+    const Register bounded = max(set1(-160.0f), x);
+    const Register nearest = round(bounded);
+    const Register exponent = select(nearest > bounded, nearest - set1(1.0f), nearest);
+    *fraction = sub(bounded, exponent);
+    return exponent;
+  }
   // x * 2^n for integral n. Below 2^-126 the result is flushed to zero; n is at most 127 wherever this is used.
   static FA_INLINE Register scale(Register x, Register n) {
     const Register bounded = max(set1(-127.0f), n);
