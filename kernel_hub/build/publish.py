@@ -7,7 +7,6 @@ it starts from may hold, which are of another version. What is there already is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -17,43 +16,26 @@ from kernel_hub.build.audit.finding import PUBLISHES_ANYWAY
 from kernel_hub.build.audit.known import find_knowledge
 from kernel_hub.build.audit.layout import check_build
 from kernel_hub.build.card import PLAIN_CARD, Card, public_names, render_card
-from kernel_hub.build.outgoing import FOLDERS, Outgoing, OutgoingFile, collect
+from kernel_hub.build.delivery import MAIN, README, listed, propose_builds, require_arrival, send
+from kernel_hub.build.outgoing import Outgoing, collect
+from kernel_hub.build.sending import BOUNDS, Bounds, divided, planned
 from kernel_hub.build.toolchain import find_torch
 from kernel_hub.errors import PublishRefusedError, RepositoryNotFoundError, ToolchainError
 from kernel_hub.model.commit import StoredBlob
 from kernel_hub.model.repo_path import check_ref_name
 from kernel_hub.model.requirement import RepoId
-from kernel_hub.model.source import Addition, FileEntry, GitBlob, LfsBlob, Refs, Sink
-
-MAIN = "main"
-README = "README.md"
+from kernel_hub.model.source import FileEntry, GitBlob, LfsBlob, Proposal, Refs, Sink
+from kernel_hub.signatures import PrivateKey
+from kernel_hub.signing import sign_folder
 
 
 class Status(StrEnum):
-    """What became of a publication."""
+    """What became of a publication. Proposed is what is on no branch until somebody merges it."""
 
     PUBLISHED = "published"
     UNCHANGED = "unchanged"
     PLANNED = "planned"
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a publication changes; pure.
-
-    Attributes:
-        additions: Files to send, new or changed.
-        deletions: Paths to remove.
-        unchanged: How many files are there already.
-    """
-
-    additions: tuple[OutgoingFile, ...]
-    deletions: tuple[str, ...]
-    unchanged: int
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.additions and not self.deletions
+    PROPOSED = "proposed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +48,7 @@ class PublishReport:
         target: The sink's name.
         version: The kernel's major version.
         branch: The branch of the builds.
-        commit: The branch's head; None if it is only planned and does not exist.
+        commit: The branch's head, or what is proposed; None if it is only planned and does not exist.
         labels: The builds that were published.
         added: Paths that were sent.
         deleted: Paths that were removed.
@@ -74,6 +56,7 @@ class PublishReport:
         card: Whether the card was written.
         sent_bytes: The sum of the sent files' lengths.
         notes: What a reader should know.
+        proposal: What was proposed instead of being put on the branch.
     """
 
     status: Status
@@ -89,6 +72,7 @@ class PublishReport:
     card: bool
     sent_bytes: int
     notes: tuple[str, ...]
+    proposal: Proposal | None = None
 
 
 def publish(
@@ -100,6 +84,9 @@ def publish(
     private: bool = False,
     allow_dirty: bool = False,
     dry_run: bool = False,
+    propose: bool = False,
+    key: PrivateKey | None = None,
+    bounds: Bounds = BOUNDS,
 ) -> PublishReport:
     """Publish the builds of a folder.
 
@@ -111,6 +98,9 @@ def publish(
         private: Whether a repository that is created is private.
         allow_dirty: Publish builds whose sources differ from their commit.
         dry_run: Change nothing, only say what would be.
+        propose: Put nothing on a branch, but propose it to the owners of the branch, which must be there.
+        key: Sign every build with it first, for this repository alone.
+        bounds: What one commit may hold.
 
     Returns:
         What was sent, and what was there already.
@@ -126,25 +116,48 @@ def publish(
     outgoing = collect(builds)
     _require_checked(outgoing)
     notes = _dirt(outgoing, allow_dirty)
+    if key is not None and dry_run:
+        notes.append("the builds would be signed first")
+    elif key is not None:
+        sign_folder(builds, key, repository=str(repo))
+        outgoing = collect(builds)
     target = check_ref_name(branch or f"v{outgoing.metadata.version}")
     if target == MAIN:
         raise PublishRefusedError(f"builds are not published to {MAIN!r}, which holds the card", hint="name a branch")
     # Everything that can be wrong here is found before the target is touched.
     readme = _readme(outgoing, repo)
-    refs = _refs(sink, repo, private=private, create=not dry_run)
+    refs = _refs(sink, repo, private=private, create=not (dry_run or propose))
     head = refs.branches.get(target)
+    if propose and head is None:
+        raise PublishRefusedError(
+            f"{repo} has no branch {target!r} to propose builds to",
+            hint="its owner publishes a first build of this version, or makes the branch; then propose again",
+        )
     start = head or refs.branches.get(MAIN)
     plan = planned(outgoing, sink.files(repo, start) if start else (), new_branch=head is None)
-    write_card, reason = _card_is_due(sink, repo, refs, outgoing, readme)
+    commits = divided(plan, outgoing.builds, bounds)
+    write_card, reason = (
+        (False, "the card is not proposed: it is written when builds are published")
+        if propose
+        else _card_is_due(sink, repo, refs, outgoing, readme)
+    )
     notes += [reason] if reason else []
+    if len(commits) > 1:
+        notes.append(f"too large for one commit: {len(commits)} commits of whole builds")
+    proposal = None
     status = Status.UNCHANGED if plan.is_empty and head and not write_card else Status.PUBLISHED
     if dry_run:
         status = status if status is Status.UNCHANGED else Status.PLANNED
+    elif status is Status.PUBLISHED and propose and head is not None:
+        status = Status.PROPOSED
+        proposal = propose_builds(sink, repo, target, head, outgoing, commits)
+        head = proposal.commit
+        require_arrival(sink, repo, target, head, outgoing)
     elif status is Status.PUBLISHED:
         # The head that was planned on is the parent, so that a branch that was moved meanwhile is a conflict.
         head = head or sink.create_branch(repo, target, start=start)
-        head = _send(sink, repo, target, head, outgoing, plan, readme if write_card else None)
-        _require_arrival(sink, repo, target, head, outgoing)
+        head = send(sink, repo, target, head, outgoing, commits, readme if write_card else None)
+        require_arrival(sink, repo, target, head, outgoing)
     return PublishReport(
         status=status,
         repo=repo,
@@ -159,6 +172,7 @@ def publish(
         card=write_card,
         sent_bytes=sum(file.size_bytes for file in plan.additions),
         notes=tuple(notes),
+        proposal=proposal,
     )
 
 
@@ -171,27 +185,6 @@ def _require_checked(outgoing: Outgoing) -> None:
     known = find_knowledge(torch)
     for build in outgoing.builds:
         require_passed(build.label, check_build(build.folder, build.label, known), tolerated=PUBLISHES_ANYWAY)
-
-
-def planned(outgoing: Outgoing, there: Iterable[FileEntry], *, new_branch: bool) -> Plan:
-    """What to send and to remove, so that a branch holds the builds as they are here, and no attestation of older ones.
-
-    Args:
-        outgoing: What is here.
-        there: What the branch holds, or the branch that it starts from.
-        new_branch: Whether the branch is to be created.
-    """
-    listed = {entry.path: entry for entry in there}
-    files = _files(outgoing)
-    additions = [file for path, file in files.items() if path not in listed or not file.is_listed_as(listed[path])]
-    replaced = FOLDERS if new_branch else tuple(place for build in outgoing.builds for place in build.places)
-    stale = [path for path in listed if path.startswith(replaced) and path not in files]
-    return Plan(tuple(additions), tuple(sorted(stale)), len(files) - len(additions))
-
-
-def _files(outgoing: Outgoing) -> dict[str, OutgoingFile]:
-    files = [file for build in outgoing.builds for file in build.files]
-    return {file.path: file for file in (*files, *outgoing.benchmarks)}
 
 
 def _dirt(outgoing: Outgoing, allowed: bool) -> list[str]:
@@ -238,62 +231,10 @@ def _card_is_due(sink: Sink, repo: RepoId, refs: Refs, outgoing: Outgoing, readm
     if newer > version:
         return False, f"the card stays that of version {newer}, which is newer"
     main = refs.branches.get(MAIN)
-    entry = _listed(sink.files(repo, main)).get(README) if main else None
+    entry = listed(sink.files(repo, main)).get(README) if main else None
     return entry is None or not _is_of(entry, readme), ""
 
 
 def _is_of(entry: FileEntry, content: bytes) -> bool:
     identity = StoredBlob.of(content)
     return entry.blob in (GitBlob(identity.git_id), LfsBlob(identity.digest))
-
-
-def _send(
-    sink: Sink, repo: RepoId, branch: str, head: str, outgoing: Outgoing, plan: Plan, readme: bytes | None
-) -> str:
-    """Write the builds, then the card; the head of the builds' branch."""
-    metadata = outgoing.metadata
-    if not plan.is_empty:
-        head = sink.commit(
-            repo,
-            branch,
-            parent=head,
-            additions=[Addition(file.path, file.source) for file in plan.additions],
-            deletions=plan.deletions,
-            message=f"{metadata.name} version {metadata.version}: {_counted(outgoing.builds, 'build')}",
-        )
-    if readme is not None:
-        sink.commit(
-            repo,
-            MAIN,
-            parent=sink.refs(repo).branches[MAIN],
-            additions=[Addition(README, readme)],
-            deletions=(),
-            message=f"Card of version {metadata.version}",
-        )
-    return head
-
-
-def _counted(things: Sequence[object], word: str) -> str:
-    return f"{len(things)} {word}{'' if len(things) == 1 else 's'}"
-
-
-def _require_arrival(sink: Sink, repo: RepoId, branch: str, commit: str, outgoing: Outgoing) -> None:
-    """Read back what was published and compare every file's identity with the one that was verified here."""
-    head = sink.refs(repo).branches.get(branch)
-    if head is None:
-        raise PublishRefusedError(f"{sink.name} took the commit, but shows no branch {branch!r} of {repo}")
-    there = _listed(sink.files(repo, commit))
-    files = _files(outgoing)
-    replaced = tuple(f"build/{build.label}/" for build in outgoing.builds)
-    wrong = [path for path, file in files.items() if path not in there or not file.is_listed_as(there[path])]
-    wrong += [path for path in there if path.startswith(replaced) and path not in files]
-    if wrong:
-        raise PublishRefusedError(
-            f"{sink.name} took the commit {commit[:12]} of {repo}, but shows other files than were sent: "
-            f"{', '.join(sorted(wrong)[:5])}",
-            hint="publish again; a file that was changed during publication is one cause",
-        )
-
-
-def _listed(entries: Iterable[FileEntry]) -> Mapping[str, FileEntry]:
-    return {entry.path: entry for entry in entries}

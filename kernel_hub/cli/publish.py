@@ -26,6 +26,7 @@ def _run(arguments: Namespace, console: Console) -> int:
     from kernel_hub.build.publish import publish
     from kernel_hub.model.requirement import RepoId
     from kernel_hub.settings import load_settings
+    from kernel_hub.signatures import PrivateKey
     from kernel_hub.sources.target import open_sink
 
     settings = load_settings()
@@ -44,9 +45,11 @@ def _run(arguments: Namespace, console: Console) -> int:
         private=arguments.private,
         allow_dirty=arguments.allow_dirty,
         dry_run=arguments.dry_run,
+        propose=arguments.create_pr,
+        key=None if arguments.sign is None else PrivateKey.read(Path(arguments.sign)),
     )
     lines = [_text(report)]
-    if report.commit:
+    if report.commit and report.proposal is None:
         bound = settings.registries.get(repo.namespace)
         is_found = settings.endpoint if bound is None else bound.url
         if is_found in (report.target, Path(report.target).absolute().as_uri()):
@@ -75,6 +78,9 @@ def _text(report: PublishReport) -> str:
     )
     lines.extend(f"  removed: {path}" for path in report.deleted)
     lines.append(f"  card: {'written' if report.card else 'left as it is'}")
+    if report.proposal is not None:
+        where = f": {report.proposal.url}" if report.proposal.url else ""
+        lines.append(f"  proposal {report.proposal.number}{where} (revision refs/pr/{report.proposal.number})")
     lines.extend(f"  note: {note}" for note in report.notes)
     return "\n".join(lines)
 
@@ -93,6 +99,7 @@ def _to_json(report: PublishReport) -> dict[str, Any]:
         "unchanged": report.unchanged,
         "card": report.card,
         "sent_bytes": report.sent_bytes,
+        "proposal": None if report.proposal is None else {"number": report.proposal.number, "url": report.proposal.url},
         "notes": list(report.notes),
     }
 
@@ -100,7 +107,8 @@ def _to_json(report: PublishReport) -> dict[str, Any]:
 PUBLISH = Command(
     "publish",
     "publish builds to a registry folder or a Hub",
-    "Publish the builds of a folder in one commit on the branch of the kernel's version, and the card on main. Every "
+    "Publish the builds of a folder in one commit on the branch of the kernel's version, and the card on main; builds that "
+    "are too large for one commit go into several, each of whole builds. Every "
     "build is verified against its own digest before anything is sent. Other builds on the branch stay. A target folder "
     "that is absent or empty becomes a registry; one that holds something else is refused. A Hub is sent the token that "
     "was set for it: HF_TOKEN for the endpoint in HF_ENDPOINT, a registry's own, or the one named by --token-env.",
@@ -114,6 +122,14 @@ PUBLISH = Command(
         ),
         argument("--branch", metavar="NAME", text="the branch of the builds; default: v<version>"),
         argument("--private", action="store_true", text="make a repository that is created private"),
+        argument(
+            "--create-pr", action="store_true", text="propose the builds (a pull request) instead of publishing them"
+        ),
+        argument(
+            "--sign",
+            metavar="FILE",
+            text="sign every build with this private key, as 'kernel-hub sign --repo' does, and publish the attestations",
+        ),
         argument("--allow-dirty", action="store_true", text="publish builds of sources that were not committed"),
         argument("--dry-run", action="store_true", text="change nothing, only say what would be"),
         argument("--token-env", metavar="NAME", text="the variable that holds the token for the Hub"),

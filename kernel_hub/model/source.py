@@ -146,6 +146,21 @@ class Addition:
     content: bytes | Path
 
 
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A commit that was made on no branch, for somebody to look at and merge (a pull request).
+
+    Attributes:
+        number: The repository's number for it.
+        commit: What it proposes.
+        url: Where people look at it; None if the sink has no pages.
+    """
+
+    number: int
+    commit: str
+    url: str | None = None
+
+
 class Sink(Protocol):
     """Where kernels are published to."""
 
@@ -183,3 +198,15 @@ class Sink(Protocol):
         Raises:
             ConflictError: If the branch's head is not `parent` any more.
         """
+
+    def propose(
+        self,
+        repo: RepoId,
+        branch: str,
+        *,
+        parent: str,
+        additions: Sequence[Addition],
+        deletions: Sequence[str],
+        message: str,
+    ) -> Proposal:
+        """As `commit`, but the branch stays where it is. Every call makes a proposal of its own."""

@@ -14,7 +14,7 @@ from kernel_hub.errors import ConflictError, InvalidDocumentError, RevisionNotFo
 from kernel_hub.model.commit import Commit, StoredBlob, StoredFile
 from kernel_hub.model.repo_path import check_file_path, check_ref_name
 from kernel_hub.model.requirement import RepoId
-from kernel_hub.model.source import Addition
+from kernel_hub.model.source import Addition, Proposal
 from kernel_hub.model.visibility import Visibility
 from kernel_hub.sources.blobs import Incoming, Swept
 from kernel_hub.sources.durable import reaching
@@ -196,6 +196,24 @@ class DirectoryRegistry(RegistryImports):
             self._store.write_commit(repo, following)
             self._store.set_reference(repo, RefKind.HEAD, branch, following.id)
             return following.id
+
+    def propose(
+        self,
+        repo: RepoId,
+        branch: str,
+        *,
+        parent: str,
+        additions: Sequence[Addition],
+        deletions: Sequence[str],
+        message: str,
+    ) -> Proposal:
+        for addition in additions:
+            check_file_path(addition.path, document="commit")
+        self.commit_of(repo, f"refs/heads/{branch}")
+        self.load(repo, parent)
+        files = [StoredFile.of(addition.path, self.store(addition.content)) for addition in additions]
+        number, commit = self.propose_files(repo, parent, files=files, deletions=deletions, message=message)
+        return Proposal(number, commit)
 
     def propose_files(
         self,

@@ -28,7 +28,7 @@ from kernel_hub.errors import (
 from kernel_hub.model.commit import StoredBlob
 from kernel_hub.model.repo_path import check_file_path, check_ref_name
 from kernel_hub.model.requirement import RepoId
-from kernel_hub.model.source import Addition, FileEntry, LfsBlob, Refs
+from kernel_hub.model.source import Addition, FileEntry, LfsBlob, Proposal, Refs
 from kernel_hub.sources.hub_headers import checked_token, implicit_token, user_agent_text
 from kernel_hub.sources.hub_http import Course, HubClient, Limits, TryFailedError, lowered, translated, transport
 from kernel_hub.sources.hub_refusal import HUB, RETRIED, Place, Subject, refusal, unavailable
@@ -42,6 +42,8 @@ _KIND = "kernel"
 _MAIN = "main"
 _MAX_TOKEN_ANSWER_BYTES = 1 << 20
 _READ_UP_TO_BYTES = 1 << 20
+# A server that answers so says that it did nothing.
+_NOT_DONE = (429, 503)
 _T = TypeVar("_T")
 
 
@@ -136,22 +138,10 @@ class HubSink:
         message: str,
     ) -> str:
         """See `Sink.commit`."""
-        for path in (*(addition.path for addition in additions), *deletions):
-            check_file_path(path, document="commit")
-        by_path = any(isinstance(addition.content, Path) for addition in additions) and self._offers_xet(repo, branch)
+        make = self._making(repo, branch, parent, additions, deletions, message)
 
         def made(api: HfApi) -> str:
-            with contextlib.ExitStack() as files:
-                operations = _operations(additions, deletions, files, by_path=by_path)
-                done = api.create_commit(
-                    str(repo),
-                    operations,
-                    commit_message=message,
-                    repo_type=_KIND,
-                    revision=branch,
-                    parent_commit=parent,
-                )
-                return str(done.oid)
+            return str(make(api, False).oid)
 
         def found() -> str | None:
             """The head, if it is what this commit makes of the parent; None if the parent is still the head."""
@@ -165,6 +155,62 @@ class HubSink:
             return head
 
         return self._call(made, Subject(str(repo), branch), found)
+
+    def propose(
+        self,
+        repo: RepoId,
+        branch: str,
+        *,
+        parent: str,
+        additions: Sequence[Addition],
+        deletions: Sequence[str],
+        message: str,
+    ) -> Proposal:
+        """See `Sink.propose`."""
+        make = self._making(repo, branch, parent, additions, deletions, message)
+
+        def proposed(api: HfApi) -> Proposal:
+            done = make(api, True)
+            return Proposal(int(done.pr_num), str(done.oid), str(done.pr_url))
+
+        def lost() -> None:
+            # Which of the repository's proposals would be this one, nobody could tell; a second one is worse than asking.
+            raise SourceUnavailableError(
+                f"{self._name}: {repo}: whether the proposal was made is not known, because the answer was lost",
+                url=f"{self._name}/kernels/{repo}/discussions",
+                hint=f"look at {self._name}/kernels/{repo}/discussions, and try again only if it is not there",
+            )
+
+        return self._call(proposed, Subject(str(repo), branch), lost)
+
+    def _making(
+        self,
+        repo: RepoId,
+        branch: str,
+        parent: str,
+        additions: Sequence[Addition],
+        deletions: Sequence[str],
+        message: str,
+    ) -> Callable[[HfApi, bool], Any]:
+        """What makes a commit, or a proposal of one, and may be called again."""
+        for path in (*(addition.path for addition in additions), *deletions):
+            check_file_path(path, document="commit")
+        by_path = any(isinstance(addition.content, Path) for addition in additions) and self._offers_xet(repo, branch)
+
+        def make(api: HfApi, propose: bool) -> Any:
+            with contextlib.ExitStack() as files:
+                operations = _operations(additions, deletions, files, by_path=by_path)
+                return api.create_commit(
+                    str(repo),
+                    operations,
+                    commit_message=message,
+                    repo_type=_KIND,
+                    revision=branch,
+                    parent_commit=parent,
+                    create_pr=propose,
+                )
+
+        return make
 
     def _call(self, call: Callable[[HfApi], _T], subject: Subject, found: Callable[[], _T | None] | None = None) -> _T:
         """Do something through huggingface_hub.
@@ -181,7 +227,8 @@ class HubSink:
                     return call(self._api())
             except TryFailedError as failed:
                 course.again(failed)
-                if found is not None and (result := found()) is not None:
+                refused = isinstance(failed.error, SourceUnavailableError) and failed.error.status in _NOT_DONE
+                if found is not None and not refused and (result := found()) is not None:
                     return result
             except ConflictError:
                 # The first try may have been the one that moved the branch.

@@ -56,7 +56,7 @@ LAYERS = {
     "kernel_hub.fetch": 3.6,
     "kernel_hub.signatures": 3,
     "kernel_hub.trust_store": 3,
-    "kernel_hub.signing": 3.8,
+    "kernel_hub.signing": 3.7,
     "kernel_hub.verify": 3.6,
     "kernel_hub.importer": 3.7,
     "kernel_hub.build": 3.8,

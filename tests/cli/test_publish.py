@@ -180,3 +180,27 @@ def test_a_folder_that_cannot_be_made_is_an_error(run: Run, builds: Path, tmp_pa
     (tmp_path / "file").touch()
     result = run("publish", str(builds), "--to", str(tmp_path / "file" / "r"), "--repo", "acme/axpy", "--json")
     assert (result.code, result.error["type"]) == (5, "SourceUnavailableError")
+
+
+def test_builds_are_proposed_to_a_hub(run: Run, builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    registry = DirectoryRegistry.create(tmp_path / "served")
+    registry.create_repo(RepoId("acme", "axpy"))
+    head = registry.create_branch(RepoId("acme", "axpy"), "v1")
+    with RunningServer(make_app(registry)) as server:
+        words = ("publish", str(builds), "--to", server.url, "--repo", "acme/axpy", "--create-pr")
+        answer = run(*words, "--json").json
+        pages = f"{server.url}/kernels/acme/axpy/discussions"
+        assert (answer["status"], answer["proposal"]) == ("proposed", {"number": 1, "url": f"{pages}/1"})
+        assert f"  proposal 2: {pages}/2 (revision refs/pr/2)\n" in run(*words).out
+    assert registry.refs(RepoId("acme", "axpy")).branches["v1"] == head
+    assert registry.commit_of(RepoId("acme", "axpy"), "refs/pr/1") == answer["commit"]
+
+
+def test_builds_are_signed_on_their_way(run: Run, builds: Path, tmp_path: Path) -> None:
+    words = ("publish", str(builds), "--to", str(tmp_path / "registry"), "--repo", "acme/axpy", "--json")
+    assert run("new-key", str(tmp_path / "key"), "--name", "ci").code == 0
+    answer = run(*words, "--sign", str(tmp_path / "key")).json
+    assert {f"attestations/{label}.json" for label in LABELS} <= set(answer["added"])
+    absent = run(*words, "--sign", str(tmp_path / "absent"))
+    assert (absent.code, "absent" in absent.error["message"]) == (2, True)

@@ -184,6 +184,23 @@ def test_path_that_is_file_and_folder_is_refused(pair: Pair) -> None:
     assert pair.head() == before
 
 
+def test_a_proposal_can_be_read_and_moves_no_branch(pair: Pair) -> None:
+    before = pair.commit({"kept": b"1", "old": b"2"})
+    words = {"parent": before, "additions": [Addition("new", b"3")], "deletions": ["old"], "message": "m"}
+    first = pair.sink.propose(REPO, "main", **words)  # type: ignore[arg-type]
+    assert paths(pair, first.commit) == ["kept", "new"]
+    assert pair.sink.refs(REPO).branches == {"main": before}
+    second = pair.sink.propose(REPO, "main", **words)  # type: ignore[arg-type]
+    assert second.number > first.number > 0
+
+
+def test_a_proposal_to_an_absent_branch_is_refused(pair: Pair) -> None:
+    with pytest.raises(RevisionNotFoundError):
+        pair.sink.propose(
+            REPO, "absent", parent=pair.head(), additions=[Addition("a", b"1")], deletions=(), message="m"
+        )
+
+
 def test_absent_branch_and_repository_are_named_as_what_they_are(pair: Pair) -> None:
     with pytest.raises(RevisionNotFoundError):
         pair.sink.commit(REPO, "absent", parent=pair.head(), additions=[Addition("a", b"1")], deletions=(), message="m")

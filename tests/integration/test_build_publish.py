@@ -12,6 +12,7 @@ import pytest
 
 from kernel_hub.build.pipeline import build
 from kernel_hub.build.publish import Status, publish
+from kernel_hub.build.sending import Bounds
 from kernel_hub.errors import ConflictError, InvalidDocumentError, PublishRefusedError, UnsafePathError
 from kernel_hub.model.metadata import Metadata, Provenance, SourceState
 from kernel_hub.model.requirement import RepoId
@@ -269,3 +270,47 @@ def test_the_report_is_made_of_plain_values(kernel: Path, registry: DirectoryReg
     report = publish(kernel, registry, REPO)
     json.dumps([report.status.value, str(report.repo), report.target, report.added, report.deleted, report.notes])
     assert report.sent_bytes == sum(entry.size_bytes for entry in registry.files(REPO, str(report.commit)))
+
+
+def test_builds_are_proposed_to_a_branch_that_stays_where_it_is(kernel: Path, registry: DirectoryRegistry) -> None:
+    registry.create_repo(REPO)
+    before = put(registry, "v1", {"build/torch-rocm/stale.py": b"1", "docs/guide.md": b"2"})
+    report = publish(kernel, registry, REPO, propose=True)
+    assert report.status is Status.PROPOSED
+    assert report.proposal is not None
+    assert (report.proposal.number, report.proposal.commit) == (1, report.commit)
+    assert registry.refs(REPO).branches["v1"] == before
+    proposed = {entry.path for entry in registry.files(REPO, registry.commit_of(REPO, "refs/pr/1"))}
+    assert proposed == {"docs/guide.md", *report.added}
+    assert (report.card, paths(registry, "main")) == (False, [])
+
+
+def test_a_proposal_needs_the_branch(kernel: Path, registry: DirectoryRegistry) -> None:
+    registry.create_repo(REPO)
+    with pytest.raises(PublishRefusedError, match="has no branch 'v1' to propose builds to"):
+        publish(kernel, registry, REPO, propose=True)
+
+
+def test_what_is_there_already_is_not_proposed(kernel: Path, registry: DirectoryRegistry) -> None:
+    publish(kernel, registry, REPO)
+    report = publish(kernel, registry, REPO, propose=True)
+    assert (report.status, report.proposal) == (Status.UNCHANGED, None)
+
+
+def test_builds_too_large_for_one_commit_arrive_whole_one_after_the_other(
+    kernel: Path, registry: DirectoryRegistry
+) -> None:
+    bounds = Bounds(files=12)
+    report = publish(kernel, registry, REPO, bounds=bounds)
+    assert report.notes == ("too large for one commit: 2 commits of whole builds",)
+    newest, first, _ = registry.commits(REPO, "v1")
+    labels = [
+        {entry.path.split("/")[1] for entry in registry.files(REPO, commit, "build")} for commit in (first, newest)
+    ]
+    assert labels == [{"torch-cuda"}, {"torch-cuda", "torch-rocm"}]
+    with pytest.raises(PublishRefusedError, match="a proposal is one"):
+        (kernel / "build" / "torch-cuda" / "__init__.py").write_text("CHANGED = 1\n__all__ = ['CHANGED']\n")
+        (kernel / "build" / "torch-rocm" / "__init__.py").write_text("CHANGED = 1\n__all__ = ['CHANGED']\n")
+        rewrite(kernel / "build" / "torch-cuda")
+        rewrite(kernel / "build" / "torch-rocm")
+        publish(kernel, registry, REPO, bounds=Bounds(files=3), propose=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_hub.build.publish import publish
+from kernel_hub.build.publish import Status, publish
 from kernel_hub.errors import PublishRefusedError, SignatureMissingError, UnsafePathError
 from kernel_hub.loader import Loader
 from kernel_hub.model.host import Host
@@ -109,3 +109,15 @@ def test_an_attestation_that_is_a_link_is_not_published(
     cpu.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UnsafePathError, match="is a link"):
         publish(kernel, registry, REPO)
+
+
+def test_builds_are_signed_while_they_are_published(
+    registry: DirectoryRegistry, kernel: Path, load: Callable[[], tuple[str, ...]]
+) -> None:
+    planned = publish(kernel, registry, REPO, key=KEY, dry_run=True)
+    assert not (kernel / "attestations").exists()
+    assert planned.notes == ("the builds would be signed first",)
+    assert publish(kernel, registry, REPO, key=KEY).status is Status.PUBLISHED
+    assert paths(registry) == ["attestations/torch-cpu.json", "attestations/torch-cuda.json"]
+    assert load() == ("ci",)
+    assert publish(kernel, registry, REPO, key=KEY).status is Status.UNCHANGED

@@ -16,7 +16,7 @@ from kernel_hub.errors import (
 from kernel_hub.model.commit import Commit, StoredBlob, StoredFile
 from kernel_hub.model.repo_path import check_file_path, check_prefix, check_ref_name
 from kernel_hub.model.requirement import RepoId
-from kernel_hub.model.source import Addition, FileEntry, PublisherStanding, Refs
+from kernel_hub.model.source import Addition, FileEntry, Proposal, PublisherStanding, Refs
 
 
 class MemoryRegistry:
@@ -35,6 +35,7 @@ class MemoryRegistry:
         self._commits: dict[RepoId, dict[str, Commit]] = {}
         self._branches: dict[RepoId, dict[str, str]] = {}
         self._clock_s = 0
+        self._proposed = 0
 
     @property
     def name(self) -> str:
@@ -87,6 +88,38 @@ class MemoryRegistry:
         deletions: Sequence[str],
         message: str,
     ) -> str:
+        with self._lock:
+            heads = self._heads(repo)
+            if branch in heads and heads[branch] != parent:
+                raise ConflictError(f"branch {branch!r} of {repo} is not at {parent}")
+            made = self._made(repo, branch, parent, additions, deletions, message)
+            heads[branch] = made
+            return made
+
+    def propose(
+        self,
+        repo: RepoId,
+        branch: str,
+        *,
+        parent: str,
+        additions: Sequence[Addition],
+        deletions: Sequence[str],
+        message: str,
+    ) -> Proposal:
+        with self._lock:
+            made = self._made(repo, branch, parent, additions, deletions, message)
+            self._proposed += 1
+            return Proposal(self._proposed, made)
+
+    def _made(
+        self,
+        repo: RepoId,
+        branch: str,
+        parent: str,
+        additions: Sequence[Addition],
+        deletions: Sequence[str],
+        message: str,
+    ) -> str:
         files = []
         for addition in additions:
             check_file_path(addition.path)
@@ -94,22 +127,15 @@ class MemoryRegistry:
             blob = StoredBlob.of(content)
             self._contents[blob.digest] = content
             files.append(StoredFile.of(addition.path, blob))
-        with self._lock:
-            heads = self._heads(repo)
-            if branch not in heads:
-                raise RevisionNotFoundError(f"{repo} has no branch {branch!r}")
-            if heads[branch] != parent:
-                raise ConflictError(f"branch {branch!r} of {repo} is not at {parent}")
-            before = self._load(repo, parent)
-            self._clock_s += 1
-            made = Commit.make(
-                before.changed(files, deletions), parents=(parent,), message=message, time_s=self._clock_s
-            )
-            if made.files == before.files:
-                return parent
-            self._commits[repo][made.id] = made
-            heads[branch] = made.id
-            return made.id
+        if branch not in self._heads(repo):
+            raise RevisionNotFoundError(f"{repo} has no branch {branch!r}")
+        before = self._load(repo, parent)
+        self._clock_s += 1
+        made = Commit.make(before.changed(files, deletions), parents=(parent,), message=message, time_s=self._clock_s)
+        if made.files == before.files:
+            return parent
+        self._commits[repo][made.id] = made
+        return made.id
 
     def _heads(self, repo: RepoId) -> dict[str, str]:
         if repo not in self._branches:

@@ -180,3 +180,13 @@ def test_hundreds_of_files_need_no_more_open_files_than_a_process_has(
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert len(sink.files(REPO, commit)) == 300
+
+
+def test_a_proposal_whose_answer_is_lost_is_not_made_again(sink: HubSink, hub: HubServer, faults: Faults) -> None:
+    head = sink.create_branch(REPO, "v1")
+    words = {"parent": head, "additions": [Addition("a.py", b"1")], "deletions": (), "message": "m"}
+    made = sink.propose(REPO, "v1", **words)  # type: ignore[arg-type]
+    assert (made.number, made.url) == (1, f"{hub.url}/kernels/acme/axpy/discussions/1")
+    faults.add(fault.status(500), "/commit/", times=1)
+    with pytest.raises(SourceUnavailableError, match="is not known"):
+        sink.propose(REPO, "v1", **words)  # type: ignore[arg-type]
