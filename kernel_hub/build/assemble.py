@@ -6,12 +6,13 @@ Repository format, sections (c) and (e). A build appears under its label complet
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_hub import __version__
 from kernel_hub.build.audit.layout import native_name
+from kernel_hub.build.built_with import Tool, built_with
 from kernel_hub.build.generated import native_ops, noarch_ops, tvm_ffi_ops
 from kernel_hub.build.matrix import Job, NativeJob, NoarchJob
 from kernel_hub.build.project import python_folder, require_inside
@@ -44,7 +45,9 @@ def module_id(job: Job, origin: SourceOrigin) -> str:
     return f"_{job.recipe.python_name}_{job.backend.value}_{origin.unique}"
 
 
-def assemble(job: Job, root: Path, origin: SourceOrigin, *, library: Path | None, stage: Path) -> Assembled:
+def assemble(
+    job: Job, root: Path, origin: SourceOrigin, *, library: Path | None, stage: Path, tools: Sequence[Tool] = ()
+) -> Assembled:
     """Put one build together.
 
     Args:
@@ -53,6 +56,7 @@ def assemble(job: Job, root: Path, origin: SourceOrigin, *, library: Path | None
         origin: Where its sources come from.
         library: The native module; None for builds without one.
         stage: The folder to put it together in, emptied before.
+        tools: The compilers that made the native module.
 
     Raises:
         InvalidDocumentError: If a Python source leads out of the kernel's folder.
@@ -74,7 +78,7 @@ def assemble(job: Job, root: Path, origin: SourceOrigin, *, library: Path | None
     (stage / "_ops.py").write_text(text, encoding="utf-8")
     if library is not None:
         shutil.copyfile(library, stage / library.name)
-    metadata = _metadata(job, name, origin).with_manifest(manifest_of(stage))
+    metadata = _metadata(job, name, origin, tools).with_manifest(manifest_of(stage))
     (stage / "metadata.json").write_bytes(metadata.format())
     size_bytes = sum((stage / path).stat().st_size for path in paths_of(stage))
     return Assembled(metadata, size_bytes)
@@ -120,7 +124,7 @@ def _python_files(job: Job, root: Path) -> Iterator[tuple[str, Path]]:
             )
 
 
-def _metadata(job: Job, name: str, origin: SourceOrigin) -> Metadata:
+def _metadata(job: Job, name: str, origin: SourceOrigin, tools: Sequence[Tool]) -> Metadata:
     recipe = job.recipe
     return Metadata(
         name=recipe.name,
@@ -134,4 +138,5 @@ def _metadata(job: Job, name: str, origin: SourceOrigin) -> Metadata:
         upstream=recipe.upstream,
         source=recipe.source,
         provenance=Provenance(builder_version=f"kernel_hub {__version__}", builder=None, kernel=origin.state),
+        built_with=built_with(job, tools, name) if isinstance(job, NativeJob) else {},
     )

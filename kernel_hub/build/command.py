@@ -170,18 +170,25 @@ class _Flags:
     """
 
     def __init__(self, job: NativeJob, module_id: str, layout: Layout, python_include: Path | None) -> None:
-        standard, defines = _dialect(job, module_id)
         system = [*job.sdk.includes, *([python_include] if python_include else [])]
         if job.toolkit is not None:
             system.append(job.toolkit.root / "include")
         self.common = (
-            f"-std={standard}", "-O3", "-DNDEBUG", *(f"-D{define}" for define in defines), f"-I{layout.generated}",
+            *dialect_flags(job, module_id), f"-I{layout.generated}",
             *(part for folder in system for part in ("-isystem", str(folder))),
         )  # fmt: skip
-        self.host = (
-            "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-fno-gnu-unique", "-fno-ident",
-            *_prefix_maps(job, layout),
-        )  # fmt: skip
+        self.host = (*host_flags(), *_prefix_maps(job, layout))
+
+
+def dialect_flags(job: NativeJob, module_id: str) -> tuple[str, ...]:
+    """The flags that all of a job's compilers get, but for folders."""
+    standard, defines = _dialect(job, module_id)
+    return f"-std={standard}", "-O3", "-DNDEBUG", *(f"-D{define}" for define in defines)
+
+
+def host_flags() -> tuple[str, ...]:
+    """The flags that the C++ compiler gets for every source, but for folders."""
+    return "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-fno-gnu-unique", "-fno-ident"
 
 
 def _dialect(job: NativeJob, module_id: str) -> tuple[str, list[str]]:

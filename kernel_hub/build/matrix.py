@@ -156,7 +156,8 @@ class _Unmet:
 
 
 def _lacking(machine: Machine, name: str) -> _Unmet:
-    return _Unmet(machine.absent.get(name, f"there is no {name} here"), machine.remedies.get(name, ""))
+    called = "CUDA toolkit" if name == "cuda" else name
+    return _Unmet(machine.absent.get(name, f"there is no {called} here"), machine.remedies.get(name, ""))
 
 
 def _tvm_ffi_target(machine: Machine) -> _Target | _Unmet:

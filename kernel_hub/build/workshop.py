@@ -6,6 +6,7 @@ Leaves out which builds there are (see `kernel_hub.build.pipeline`).
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import threading
@@ -19,12 +20,14 @@ from kernel_hub.build.audit.check import require_passed
 from kernel_hub.build.audit.finding import BUILDS_ANYWAY, Finding
 from kernel_hub.build.audit.known import find_knowledge
 from kernel_hub.build.audit.layout import check_build, native_name
+from kernel_hub.build.built_with import Tool
 from kernel_hub.build.command import Floor, Layout, Step, compile_steps, link_step
 from kernel_hub.build.compile import run_step, run_steps
 from kernel_hub.build.cuda import is_inert_path
 from kernel_hub.build.floor import prepare_floor
 from kernel_hub.build.generated import REGISTRATION_HEADER
-from kernel_hub.build.machine import Compiler, Machine
+from kernel_hub.build.identity import compiler_identity, toolkit_identity
+from kernel_hub.build.machine import Machine
 from kernel_hub.build.matrix import Job, NativeJob
 from kernel_hub.build.project import Project
 from kernel_hub.build.provenance import SourceOrigin
@@ -143,7 +146,8 @@ class Workshop:
         work = self._work / label
         library = self._compile(job, work) if isinstance(job, NativeJob) else None
         stage = work / "stage"
-        made = assemble(job, self._project.folder, self._origin, library=library, stage=stage)
+        tools = self._tools_of(job) if isinstance(job, NativeJob) else ()
+        made = assemble(job, self._project.folder, self._origin, library=library, stage=stage, tools=tools)
         findings = check_build(stage, label, self._known)
         require_passed(label, findings, tolerated=BUILDS_ANYWAY)
         put_in_place(stage, output / label)
@@ -169,7 +173,7 @@ class Workshop:
         if not steps:
             raise BuildError(f"{job.document} names no source for {job.label}")
         count = self._counter(str(job.label), len(steps) + 1)
-        records = Records(_toolchain(compiler, job))
+        records = Records(json.dumps([tool.to_json() for tool in self._tools_of(job)]))
         current = [step for step in steps if records.is_current(step)]
         outdated = [step for step in steps if step not in current]
         for step in current:
@@ -187,6 +191,12 @@ class Workshop:
         link = link_step(job, layout, [step.output for step in steps], compiler.path, self._floor_of(environment))
         run_steps([link], environment, logs, parallel=1, on_done=count)
         return layout.library
+
+    def _tools_of(self, job: NativeJob) -> tuple[Tool, ...]:
+        """The compilers that a job needs; another digest of one makes every step outdated."""
+        compiler = self._machine.compiler
+        found = (compiler_identity(compiler),) if compiler is not None else ()
+        return (*found, toolkit_identity(job.toolkit)) if job.toolkit is not None else found
 
     def _floor_of(self, environment: dict[str, str]) -> Floor:
         compiler = self._machine.compiler
@@ -223,12 +233,6 @@ def _require_sound(folder: Path, metadata: Metadata) -> None:
     written = Metadata.parse((folder / "metadata.json").read_bytes())
     if written != metadata or manifest_of(folder) != metadata.manifest:
         raise BuildError(f"{folder} was changed while it was made")
-
-
-def _toolchain(compiler: Compiler, job: NativeJob) -> str:
-    """A text that changes with whatever compiles a job."""
-    device = f"; nvcc {job.toolkit.version} in {job.toolkit.root}" if job.toolkit else ""
-    return f"{compiler.path}: {compiler.version}{device}"
 
 
 def _require_inert(job: NativeJob, layout: Layout) -> None:

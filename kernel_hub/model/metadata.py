@@ -40,6 +40,7 @@ __all__ = [
 
 MAX_BYTES = 1 << 20
 NAME_RULE = "at least two of lower-case letters, digits and '-', from a letter on, not ending in '-'"
+_BUILT_WITH = "built-with"
 _KERNEL_NAME = Pattern(r"[a-z][-a-z0-9]*[a-z0-9]")
 _THREE_NUMBERS = Pattern(r"[0-9]{1,18}\.[0-9]{1,18}\.[0-9]{1,18}")
 _GIT_URL = Pattern(r"(?:git|ssh|git\+ssh|git\+https|git\+http)://[^/\s\[\]]+(?:/.*)?", re.IGNORECASE)
@@ -111,6 +112,8 @@ class Metadata:
         provenance: Who built it from what.
         kernels_minver: The least version of the `kernels` client that may load it.
         file_archs: Files that serve some GPU architectures only, with those (see `kernel_hub.model.split`).
+        built_with: What compiled it, as the builder wrote it; nothing that a loader decides by (see
+            `kernel_hub.build.built_with`).
     """
 
     name: str
@@ -127,6 +130,7 @@ class Metadata:
     provenance: Provenance | None = None
     kernels_minver: Version | None = None
     file_archs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    built_with: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def python_name(self) -> str:
@@ -176,6 +180,7 @@ class Metadata:
             provenance=read_provenance(top),
             kernels_minver=_three_numbers(top),
             file_archs=read_file_archs(top, manifest),
+            built_with=_built_with(top),
         )
 
     def format(self) -> bytes:
@@ -212,9 +217,18 @@ class Metadata:
             document["provenance"] = self.provenance.to_json()
         if self.kernels_minver is not None:
             document["kernels-minver"] = str(self.kernels_minver)
-        if self.file_archs:
-            document[OWN_KEY] = file_archs_to_json(self.file_archs)
+        own: dict[str, Any] = file_archs_to_json(self.file_archs) if self.file_archs else {}
+        if self.built_with:
+            own[_BUILT_WITH] = self.built_with
+        if own:
+            document[OWN_KEY] = own
         return document
+
+
+def _built_with(top: JsonObject) -> Mapping[str, Any]:
+    own = top.optional_object(OWN_KEY)
+    said = own.value(_BUILT_WITH) if own is not None else None
+    return said if isinstance(said, dict) else {}
 
 
 def _backend_kind(backend: JsonObject) -> BackendKind:

@@ -40,7 +40,7 @@ def read_file_archs(top: JsonObject, manifest: Manifest | None) -> dict[str, tup
 
 
 def file_archs_to_json(file_archs: Mapping[str, tuple[str, ...]]) -> dict[str, object]:
-    """The inverse of `read_file_archs`: the value of the key."""
+    """The inverse of `read_file_archs`: its part of the value of the key."""
     return {FILE_ARCHS: {path: list(archs) for path, archs in sorted(file_archs.items())}}
 
 

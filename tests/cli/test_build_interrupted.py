@@ -37,7 +37,7 @@ src = [{", ".join(f'"part_{number}.cpp"' for number in range(_SOURCES))}]
 """
 # Says that it runs, and then waits for a writer that never comes. As long as it lives, `started` has a writer.
 _COMPILER = """#!/bin/sh
-if [ "$1" = --version ]; then echo 'slow g++ 1.0'; exit 0; fi
+case "$1" in --version) echo 'slow g++ 1.0'; exit 0;; -print-*) exit 1;; esac
 {trap}
 exec 3>'{folder}/started'
 while [ $# -gt 0 ]; do if [ "$1" = -o ]; then echo half >"$2"; fi; shift; done
