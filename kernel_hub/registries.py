@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from kernel_hub.configuration import read_toml, require_known, table_in
 from kernel_hub.errors import InvalidDocumentError
@@ -53,7 +52,12 @@ class Registry:
     def folder(self) -> Path | None:
         """The registry's folder if it is one on this disk."""
         parts = urlsplit(self.url)
-        return Path(url2pathname(parts.path)) if parts.scheme == "file" else None
+        if parts.scheme != "file":
+            return None
+        # Imported here, because it brings Python's whole HTTP client along.
+        from urllib.request import url2pathname
+
+        return Path(url2pathname(parts.path))
 
 
 class _Bindings(NamedTuple):

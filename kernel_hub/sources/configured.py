@@ -107,6 +107,7 @@ def _inner(
     url = settings.endpoint if registry is None else registry.url
 
     def make() -> HubSource:
+        from kernel_hub.sources.hub_headers import names_token
         from kernel_hub.sources.hub_source import HubSource
 
         return HubSource(
@@ -116,6 +117,7 @@ def _inner(
             telemetry=settings.telemetry,
             host_facts=host_facts,
             place=_place(settings, registry),
+            environ_names_token=names_token(settings.environ),
         )
 
     # A URL with credentials is refused at once, because even without a question it would stand in messages.

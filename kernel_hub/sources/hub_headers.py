@@ -6,15 +6,17 @@ invalid. With telemetry off nothing about the machine is named, not even Python'
 
 from __future__ import annotations
 
-import re
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from kernel_hub import __version__
 from kernel_hub.errors import InvalidDocumentError
+from kernel_hub.model.pattern import Pattern
 from kernel_hub.sources.hub_http import origin
 
-_NOT_VISIBLE = re.compile(r"[^\x21-\x7e]+")
-_TOKEN = re.compile(r"[\x21-\x7e]+")
+_NOT_VISIBLE = Pattern(r"[^\x21-\x7e]+")
+_TOKEN = Pattern(r"[\x21-\x7e]+")
 _MAX_PART_CHARS = 200
 
 
@@ -49,11 +51,30 @@ def checked_token(token: str) -> str:
     return text
 
 
-def implicit_token(endpoint: str) -> str | None:
-    """The token that huggingface_hub has stored, if `endpoint` is the one it belongs to."""
-    from huggingface_hub import constants, get_token
+def names_token(environ: Mapping[str, str]) -> bool:
+    """Whether some variable may lead huggingface_hub to a token."""
+    return any(
+        name.startswith(("HF_", "HUGGING")) and ("TOKEN" in name or "OIDC" in name) and value
+        for name, value in environ.items()
+    )
+
+
+def implicit_token(endpoint: str, *, environ_names_token: bool = True) -> str | None:
+    """The token that huggingface_hub has stored, if `endpoint` is the one it belongs to.
+
+    Args:
+        endpoint: The Hub's URL.
+        environ_names_token: See `names_token`. If no variable does, there is a token only in a file, or in a Colab notebook.
+    """
+    from huggingface_hub import constants
 
     if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN or origin(endpoint) != origin(constants.ENDPOINT):
         return None
+    is_notebook = "google.colab" in sys.modules or "IPython" in sys.modules
+    # What finds a token takes longer to import than a request to a near server.
+    if not (environ_names_token or is_notebook or Path(constants.HF_TOKEN_PATH).exists()):
+        return None
+    from huggingface_hub import get_token
+
     token = get_token()
     return checked_token(token) if token and token.strip() else None

@@ -15,12 +15,13 @@ import importlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import ModuleType
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from kernel_hub.errors import InvalidDocumentError, KernelHubError, OfflineError, SourceUnavailableError
+from kernel_hub.model.value import dataclass
 from kernel_hub.sources.hub_refusal import HUB, RETRIED, Place, Subject, refusal, unavailable
 
 _LOG = logging.getLogger("kernel_hub")

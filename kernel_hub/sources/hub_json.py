@@ -6,11 +6,11 @@ the requests (see `kernel_hub.sources.hub_http`) and what a refusal means (see `
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from kernel_hub.errors import InvalidDocumentError, UnsafePathError
 from kernel_hub.model.document import JsonObject, load_json, load_json_value
+from kernel_hub.model.pattern import Pattern
 from kernel_hub.model.repo_path import check_file_path, check_ref_name, check_tree
 from kernel_hub.model.requirement import is_commit
 from kernel_hub.model.source import BlobId, FileEntry, GitBlob, LfsBlob, PublisherStanding, Refs
@@ -18,8 +18,8 @@ from kernel_hub.model.source import BlobId, FileEntry, GitBlob, LfsBlob, Publish
 MAX_DOCUMENT_BYTES = 32 << 20
 MAX_FILES = 200_000
 
-_GIT_ID = re.compile(r"[0-9a-f]{40}")
-_LFS_ID = re.compile(r"[0-9a-f]{64}")
+_GIT_ID = Pattern(r"[0-9a-f]{40}")
+_LFS_ID = Pattern(r"[0-9a-f]{64}")
 
 
 def refs_of(content: bytes, url: str) -> Refs:

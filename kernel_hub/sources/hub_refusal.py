@@ -7,9 +7,7 @@ and the shape of the answer decide then. A page of HTML is never an answer of th
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -21,8 +19,10 @@ from kernel_hub.errors import (
     RevisionNotFoundError,
     SourceUnavailableError,
 )
+from kernel_hub.model.pattern import Pattern
+from kernel_hub.model.value import dataclass
 
-_RATE_LIMIT = re.compile(r'"[^"]*"\s*;\s*r\s*=\s*0\s*;\s*t\s*=\s*(\d+)')
+_RATE_LIMIT = Pattern(r'"[^"]*"\s*;\s*r\s*=\s*0\s*;\s*t\s*=\s*(\d+)')
 _LONGEST_NAMED_WAIT_S = 365 * 86400.0
 _MAX_REASON_CHARS = 300
 

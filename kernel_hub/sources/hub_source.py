@@ -7,7 +7,6 @@ remembering anything (see `kernel_hub.sources.wrappers`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,16 +20,18 @@ from kernel_hub.errors import (
     RepositoryNotFoundError,
     SourceUnavailableError,
 )
+from kernel_hub.model.pattern import Pattern
 from kernel_hub.model.repo_path import check_file_path, check_prefix
 from kernel_hub.model.requirement import RepoId, is_commit
 from kernel_hub.model.source import FileEntry, PublisherStanding, Refs
 from kernel_hub.sources import hub_json, hub_xet
+from kernel_hub.sources.beside import begin
 from kernel_hub.sources.hub_headers import checked_token, implicit_token, user_agent_text
-from kernel_hub.sources.hub_http import Answer, HubClient, Limits, TryFailedError, origin
+from kernel_hub.sources.hub_http import Answer, HubClient, Limits, TryFailedError, origin, transport
 from kernel_hub.sources.hub_refusal import HUB, Place, Subject, is_html, not_the_hub
 
-_NEXT = re.compile(r'<([^<>]+)>\s*;[^,<]*\brel="?next"?')
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-")
+_NEXT = Pattern(r'<([^<>]+)>\s*;[^,<]*\brel="?next"?')
+_CONTENT_RANGE = Pattern(r"bytes (\d+)-")
 _MAX_PAGES = 300
 _CHUNK_BYTES = 1 << 20
 
@@ -48,6 +49,7 @@ class HubSource:
         client: Makes the requests; replaced in tests.
         place: The Hub, for hints.
         xet: Brings large files from the Hub's store of chunks; None leaves that to what is installed and allowed.
+        environ_names_token: See `implicit_token`.
 
     Raises:
         InvalidDocumentError: If the endpoint is no http(s) URL or holds credentials, or the token is no token.
@@ -65,6 +67,7 @@ class HubSource:
         client: HubClient | None = None,
         place: Place = HUB,
         xet: hub_xet.XetGet | None = None,
+        environ_names_token: bool = True,
     ) -> None:
         self._name = checked_endpoint(endpoint)
         headers = {"User-Agent": user_agent_text(user_agent, telemetry=telemetry, host_facts=host_facts or {})}
@@ -72,6 +75,7 @@ class HubSource:
             self._name, headers, token=checked_token(token) if token else None, limits=limits or Limits(), place=place
         )
         self._finds_token = token is None and client is None
+        self._environ_names_token = environ_names_token
         self._xet = xet
         self._xet_failed = False
 
@@ -226,8 +230,11 @@ class HubSource:
 
     def _ready(self) -> HubClient:
         if self._finds_token:
+            # The session takes a while to read its certificates, during which Python is free for other work.
+            begin(transport)
             # Found at the first request and not before, because that imports huggingface_hub.
-            self._client = replace(self._client, token=implicit_token(self._name))
+            token = implicit_token(self._name, environ_names_token=self._environ_names_token)
+            self._client = replace(self._client, token=token)
             self._finds_token = False
         return self._client
 

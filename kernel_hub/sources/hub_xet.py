@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from kernel_hub.model.pattern import Pattern
 from kernel_hub.model.source import FileEntry
 from kernel_hub.sources.beside import begin
 
 _LOG = logging.getLogger("kernel_hub")
-_XET_ID = re.compile(r"[0-9a-f]{64}")
+_XET_ID = Pattern(r"[0-9a-f]{64}")
 _LOOK_S = 0.1
 
 XET_FROM_BYTES = 8 << 20

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from kernel_hub import __version__
 from kernel_hub.errors import InvalidDocumentError
-from kernel_hub.sources.hub_headers import checked_token, implicit_token, user_agent_text
+from kernel_hub.sources.hub_headers import checked_token, implicit_token, names_token, user_agent_text
 
 FACTS = {"python": "3.11.7", "torch": "2.13.0+cpu"}
 
@@ -60,3 +61,30 @@ def test_the_stored_token_belongs_to_huggingface_hubs_endpoint_alone(monkeypatch
     assert implicit_token("https://other.example") is None
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_IMPLICIT_TOKEN", True)
     assert implicit_token("https://hub.example") is None
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        ({}, False),
+        ({"HF_HOME": "/home", "HF_ENDPOINT": "https://hub.example", "TOKEN": "t", "HF_TOKEN": ""}, False),
+        ({"HF_TOKEN": "t"}, True),
+        ({"HUGGING_FACE_HUB_TOKEN": "t"}, True),
+        ({"HF_TOKEN_PATH": "/token"}, True),
+        ({"HF_OIDC_RESOURCE": "r"}, True),
+    ],
+)
+def test_variables_that_may_lead_to_a_token_are_known(environ: dict[str, str], told: bool) -> None:
+    assert names_token(environ) is told
+
+
+def test_a_token_in_a_file_is_found_without_any_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "ENDPOINT", "https://hub.example")
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    assert implicit_token("https://hub.example", environ_names_token=False) is None
+    (tmp_path / "token").write_text("hf_stored")
+    assert implicit_token("https://hub.example", environ_names_token=False) == "hf_stored"
