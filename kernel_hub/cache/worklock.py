@@ -30,6 +30,8 @@ _TOLD_S = 2.0
 _GIVE_UP_S = 1800.0
 _FIRST_WAIT_S = 0.01
 _LONGEST_WAIT_S = 0.25
+# Who waited long may wait a little longer, and a short work is noticed soon.
+_SHARE_OF_WAIT = 1 / 16
 _MAX_NOTE_BYTES = 4096
 
 
@@ -91,7 +93,7 @@ class WorkLock:
 
     def _acquire(self, is_done: Callable[[], bool]) -> bool:
         started_s = seen_s = time.monotonic()
-        seen, told, wait_s = None, False, _FIRST_WAIT_S
+        seen, told = None, False
         while True:
             created = self._create()
             if created is not None:
@@ -111,8 +113,7 @@ class WorkLock:
             if not told and now is not None and now_s - started_s > _TOLD_S:
                 told = True
                 _LOG.warning("waiting for %s (lock %s)", _owner(now[0]), self._path)
-            time.sleep(wait_s)
-            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            time.sleep(min(max(_FIRST_WAIT_S, _SHARE_OF_WAIT * (now_s - started_s)), _LONGEST_WAIT_S))
 
     def _create(self) -> bool | None:
         """True if the lock is ours, False if there can be none here, None if another has it."""

@@ -25,9 +25,8 @@ from kernel_hub.model.repo_path import check_file_path, check_prefix
 from kernel_hub.model.requirement import RepoId, is_commit
 from kernel_hub.model.source import FileEntry, PublisherStanding, Refs
 from kernel_hub.sources import hub_json, hub_xet
-from kernel_hub.sources.beside import begin
 from kernel_hub.sources.hub_headers import checked_token, implicit_token, user_agent_text
-from kernel_hub.sources.hub_http import Answer, HubClient, Limits, TryFailedError, origin, transport
+from kernel_hub.sources.hub_http import Answer, HubClient, Limits, TryFailedError, origin
 from kernel_hub.sources.hub_refusal import HUB, Place, Subject, is_html, not_the_hub
 
 _NEXT = Pattern(r'<([^<>]+)>\s*;[^,<]*\brel="?next"?')
@@ -230,8 +229,6 @@ class HubSource:
 
     def _ready(self) -> HubClient:
         if self._finds_token:
-            # The session takes a while to read its certificates, during which Python is free for other work.
-            begin(transport)
             # Found at the first request and not before, because that imports huggingface_hub.
             token = implicit_token(self._name, environ_names_token=self._environ_names_token)
             self._client = replace(self._client, token=token)
