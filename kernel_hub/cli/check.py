@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
     from kernel_hub.build.audit.check import CheckReport
     from kernel_hub.build.audit.finding import Finding
+    from kernel_hub.build.interface import ApiRecord
     from kernel_hub.cli.console import Console
+    from kernel_hub.model.requirement import RepoId, Requirement
 
 
 def require_builder() -> None:
@@ -52,15 +54,74 @@ def _run(arguments: Namespace, console: Console) -> int:
     with ExitStack() as stack:
         folder = Path(arguments.target)
         unrun = "not asked for" if arguments.no_import else ""
+        against = None if arguments.against is None else _offered(arguments, folder)
         if not folder.exists():
             folder, trusted = _download(arguments, console, stack)
             if not trusted and not unrun:
                 unrun = "not tried: this user does not trust its publisher"
         elif arguments.backend is not None or arguments.trust_remote_code:
             raise UsageError("--backend and --trust-remote-code are for published kernels, and this is a folder")
-        report = check(folder, run=not unrun)
+        report = check(folder, run=not unrun, against=against)
+        if arguments.api is not None:
+            _write_api(Path(arguments.api), report)
     console.answer(_text(report, unrun), _to_json(report, unrun))
     return 0 if report.passed else BuildError.exit_code
+
+
+def _write_api(path: Path, report: CheckReport) -> None:
+    from kernel_hub.build.interface_reader import record_api
+
+    try:
+        path.write_bytes(record_api(report.builds[0].folder).format())
+    except OSError as error:
+        raise UsageError(f"--api: {path} can't be written: {error.strerror}") from error
+
+
+def _offered(arguments: Namespace, folder: Path) -> ApiRecord:
+    """What the builds are held to: a record or builds on this disk, or a published version."""
+    from pathlib import Path
+
+    from kernel_hub.build.against import published_api
+    from kernel_hub.build.audit.check import build_folders
+    from kernel_hub.build.interface import ApiRecord
+    from kernel_hub.build.interface_reader import record_api
+    from kernel_hub.resolve import resolve
+    from kernel_hub.settings import load_settings
+    from kernel_hub.sources.configured import connect
+
+    path = Path(arguments.against)
+    if path.is_file():
+        return ApiRecord.parse(path.read_bytes(), name=str(path))
+    if path.is_dir():
+        return record_api(build_folders(path)[0])
+    requirement = _published(arguments.against, folder, arguments.target)
+    settings = load_settings()
+    # The same question as that of a load, with the same answer: what is bound to a registry is asked there.
+    source = connect(settings, requirement.repo.namespace, host_facts={}, refresh=True).source
+    pin = resolve(requirement, source.refs(requirement.repo))
+    labels = [build.name for build in build_folders(folder)] if folder.exists() else []
+    return published_api(source, pin, labels)
+
+
+def _published(text: str, folder: Path, target: str) -> Requirement:
+    """The requirement that `--against` names, in which the repository may be left out."""
+    from kernel_hub.build.project import open_project
+    from kernel_hub.errors import InvalidDocumentError
+    from kernel_hub.model.requirement import Requirement, version_of_branch
+
+    try:
+        if version_of_branch(text) is None:
+            return Requirement.parse(text)
+        if not folder.exists():
+            repo: RepoId | None = Requirement.parse(target).repo
+        else:
+            repo = open_project(folder).first.home.repo if (folder / "build.toml").is_file() else None
+    except InvalidDocumentError as error:
+        raise UsageError(f"--against: {text} is no folder, record or version of a kernel: {error.message}") from error
+    if repo is None:
+        hint = f"write org/name@{text}, or give repo-id in [general.hub] of build.toml"
+        raise UsageError(f"--against: the kernel whose version {text} is meant is not known", hint=hint)
+    return Requirement.parse(f"{repo}@{text}")
 
 
 def _download(arguments: Namespace, console: Console, stack: ExitStack) -> tuple[Path, bool]:
@@ -101,6 +162,8 @@ def _text(report: CheckReport, unrun: str) -> str:
             subject = f" {finding.subject}" if finding.subject else ""
             lines.append(f"  {place}:{subject} {finding.problem} [{finding.rule}]")
             lines.append(f"    fix: {finding.fix}")
+    # Where there is nothing to look at, nothing is missing; JSON says so all the same.
+    lines.extend(str(item) for item in report.reviews if item.wanted)
     lines.extend(f"note: {note}" for note in report.notes)
     return "\n".join(lines)
 
@@ -116,6 +179,15 @@ def _to_json(report: CheckReport, unrun: str) -> dict[str, Any]:
             }
             for build in report.builds
         ],
+        "reviews": [
+            {
+                "name": item.name,
+                "version": item.version or None,
+                "modules": item.count,
+                "not_run": item.unrun or None,
+            }
+            for item in report.reviews
+        ],
         "notes": list(report.notes),
     }
 
@@ -126,8 +198,13 @@ CHECK = Command(
     "Check finished builds: metadata and digests, names, Python imports, and in native modules symbol versions, the "
     "stable ABIs of torch and Python, libraries and GPU architectures; then import each in a process of its own, which "
     "runs its code. Of a published kernel the build for this machine is fetched, verified and checked, and imported only "
-    "if its publisher is trusted. Every finding names its file, the line or symbol, and the fix. Exits with 8 if there "
-    "is one.",
+    "if its publisher is trusted. Every finding names its file, the line or symbol, and the fix. Native "
+    "modules are shown to abi3audit and torch-abi-audit too; where one of them did not run, that is said. With --against, "
+    "builds must keep what their version offers: no function, parameter or default may go or change, and new parameters "
+    "are optional and last. Exits with 0 if nothing was found; with 8 if there is a finding, or no build; with 2 for a "
+    "target that is neither folder nor kernel; and as 'download' does if a published kernel cannot be had. With --json: "
+    "'passed', 'builds' (each with 'label', 'findings' and 'import'), 'reviews' (each with 'name', 'version', 'modules' "
+    "and 'not_run') and 'notes'; a finding has 'rule', 'path', 'line', 'subject', 'problem' and 'fix'.",
     (
         argument(
             "target",
@@ -136,6 +213,12 @@ CHECK = Command(
             default=".",
             text="a kernel's folder with build/, a folder of builds, one build, or org/name@v1; default: this folder",
         ),
+        argument(
+            "--against",
+            metavar="VERSION",
+            text="what the builds must keep offering: v1 or org/name@v1, a folder of builds, or an api.json",
+        ),
+        argument("--api", metavar="FILE", text="write what the first build offers to this file (api.json)"),
         argument("--no-import", action="store_true", text="do not run the builds' code"),
         BACKEND,
         TRUST,

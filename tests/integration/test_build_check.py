@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from kernel_hub.build.audit.check import check
 from kernel_hub.build.audit.finding import Rule
+from kernel_hub.build.interface_reader import record_api
 from kernel_hub.build.pipeline import build
 from kernel_hub.build.publish import publish
 from kernel_hub.build.toolchain import find_machine
@@ -22,7 +25,8 @@ from kernel_hub.model.requirement import RepoId
 from kernel_hub.sources.directory import DirectoryRegistry
 from kernel_hub.tree import manifest_of
 
-AXPY = Path(__file__).parents[1] / "vectors" / "recipes" / "axpy"
+VECTORS = Path(__file__).parents[1] / "vectors"
+AXPY = VECTORS / "recipes" / "axpy"
 NATIVE = "torch-stable-abi211-cpu-x86_64-linux"
 
 
@@ -55,6 +59,7 @@ def test_a_good_build_passes_and_imports(made: Path) -> None:
     assert report.passed
     assert [(item.label, item.imported) for item in report.builds] == [("torch-cuda", "imported"), (NATIVE, "imported")]
     assert report.notes == ()
+    assert [(item.count, item.unrun) for item in report.reviews] == [(1, "")] * 2
 
 
 def native_module(folder: Path) -> Path:
@@ -119,6 +124,19 @@ def test_a_breach_is_found_by_its_rule_and_only_that(builds: Path, case: str) ->
     spoil(builds / label)
     assert rules(builds) == {rule}
     assert not check(builds, run=False).passed
+
+
+# Each has its own tests: device code in a module, a trial import, what a version offers.
+APART = {Rule.ARCHS, Rule.IMPORT, Rule.INTERFACE}
+
+
+def test_every_rule_has_a_vector_that_breaks_it_and_one_that_does_not() -> None:
+    cases = [json.loads((VECTORS / "audit" / name).read_text("utf-8")) for name in ("native.json", "python.json")]
+    broken = {rule for _, _, rule in SPOILED.values()} | APART
+    for case in (*cases[0], *cases[1]):
+        broken |= {Rule(finding[0]) for finding in case["findings"]}
+    assert broken == set(Rule)
+    assert all(any(not case["findings"] for case in of_kind) for of_kind in cases)
 
 
 def test_a_label_in_another_spelling_is_found(builds: Path) -> None:
@@ -197,3 +215,34 @@ def test_building_refuses_what_would_not_load_and_tells_the_rest(tmp_path: Path)
 def test_a_folder_without_builds_cannot_be_checked(tmp_path: Path) -> None:
     with pytest.raises(PublishRefusedError, match="holds no build"):
         check(tmp_path)
+
+
+def test_a_build_is_held_to_what_its_version_offers(builds: Path) -> None:
+    offered = record_api(builds / NATIVE)
+    assert list(offered.functions) == ["axpy"]
+    assert check(builds, run=False, against=offered).passed
+    entry = builds / "torch-cuda" / "__init__.py"
+    entry.write_text(entry.read_text().replace("def axpy(a, x, y)", "def axpy(a, y, x=None)"))
+    seal(builds / "torch-cuda")
+    findings = check(builds, run=False, against=offered).builds[0].findings
+    assert [(item.rule, item.subject, item.problem) for item in findings] == [
+        (Rule.INTERFACE, "axpy(x)", "was moved"), (Rule.INTERFACE, "axpy(y)", "was moved"),
+    ]  # fmt: skip
+    entry.write_text("__all__ = sorted([])\n")
+    seal(builds / "torch-cuda")
+    found = check(builds, run=False, against=offered).builds[0].findings
+    assert [item.rule for item in found] == [Rule.PUBLIC_NAMES, Rule.INTERFACE]
+
+
+def test_a_second_opinion_that_our_rules_do_not_share_is_a_finding(builds: Path) -> None:
+    # Without torch here, our own rule for torch's functions has nothing to go by.
+    module = native_module(builds / NATIVE)
+    source = "int torch_no_such_function(void);\nint f(void) { return torch_no_such_function(); }\n"
+    argv = ["gcc", "-shared", "-fPIC", "-xc", "-", "-o", str(module.with_name("more.so"))]
+    subprocess.run(argv, input=source.encode(), check=True, capture_output=True)
+    seal(builds / NATIVE)
+    report = check(builds, run=False, machine=replace(find_machine(), torch=None))
+    assert [(item.rule, item.path, item.subject) for item in report.builds[1].findings] == [
+        (Rule.TORCH_ABI, "more.so", "torch_no_such_function")
+    ]
+    assert "torch-abi-audit" in report.builds[1].findings[0].problem

@@ -1,21 +1,24 @@
-"""Checking finished builds: every rule, and a trial import. The report is a value; nothing is changed."""
+"""Checking finished builds: every rule, second opinions, and a trial import. The report is a value; nothing is changed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kernel_hub.build.against import check_interface
 from kernel_hub.build.audit.finding import Finding, Rule
 from kernel_hub.build.audit.known import find_knowledge
 from kernel_hub.build.audit.layout import check_build
 from kernel_hub.build.audit.native import Knowledge
+from kernel_hub.build.audit.reviews import NativeModule, Review, Reviews, news, review
 from kernel_hub.build.audit.trial import Imported, NotTried, try_import
+from kernel_hub.build.interface import ApiRecord
 from kernel_hub.build.machine import Machine
 from kernel_hub.build.toolchain import find_machine
 from kernel_hub.errors import CheckFailedError, InvalidDocumentError, PublishRefusedError
 from kernel_hub.model.metadata import Metadata
-from kernel_hub.model.variant import parse_label
+from kernel_hub.model.variant import ArchLabel, Label, parse_label
 
 _SHOWN = 10
 
@@ -44,10 +47,12 @@ class CheckReport:
     Attributes:
         builds: In order of their labels.
         notes: What could not be checked here, and why.
+        reviews: What other checkers did, those that are not installed among them.
     """
 
     builds: tuple[CheckedBuild, ...]
     notes: tuple[str, ...] = ()
+    reviews: tuple[Review, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -55,13 +60,16 @@ class CheckReport:
         return not any(build.findings for build in self.builds)
 
 
-def check(folder: Path, *, machine: Machine | None = None, run: bool = True) -> CheckReport:
+def check(
+    folder: Path, *, machine: Machine | None = None, run: bool = True, against: ApiRecord | None = None
+) -> CheckReport:
     """Check the builds of a folder.
 
     Args:
         folder: A kernel's folder with `build/`, the folder of the builds, or one build.
         machine: The toolchains that are here; found if not given.
         run: Whether to import each build in a child process. That runs its code.
+        against: What the builds' version offers already, to hold them to.
 
     Raises:
         PublishRefusedError: If there is no build.
@@ -69,9 +77,16 @@ def check(folder: Path, *, machine: Machine | None = None, run: bool = True) -> 
     """
     machine = machine or find_machine()
     known = find_knowledge(machine.torch)
-    notes = () if known.shims is not None else ("torch is not installed here: its C functions were not checked",)
-    builds = tuple(_checked(path, machine, known, run=run) for path in build_folders(folder))
-    return CheckReport(builds, notes)
+    notes = [] if known.shims is not None else ["torch is not installed here: its C functions were not checked"]
+    folders = build_folders(folder)
+    second = review(tuple(_natives(folders)), known)
+    builds = tuple(_checked(path, machine, known, second, run=run) for path in folders)
+    if against is not None:
+        builds = tuple(
+            replace(build, findings=(*build.findings, *check_interface(build.folder, against))) for build in builds
+        )
+        notes += _of_other_version(builds, against)
+    return CheckReport(builds, tuple(notes), second.reviews)
 
 
 def build_folders(folder: Path) -> Sequence[Path]:
@@ -109,8 +124,39 @@ def require_passed(label: str, findings: Sequence[Finding], *, tolerated: Set[Ru
         raise CheckFailedError(f"{label} breaks rules that builds must keep:\n{shown}{more}", findings=counted)
 
 
-def _checked(folder: Path, machine: Machine, known: Knowledge, *, run: bool) -> CheckedBuild:
+def _natives(folders: Sequence[Path]) -> Iterator[NativeModule]:
+    for folder in folders:
+        label = _label_of(folder)
+        if isinstance(label, ArchLabel):
+            for file in sorted(folder.rglob("*.so")):
+                if file.is_file():
+                    yield NativeModule(file, file.relative_to(folder).as_posix(), label)
+
+
+def _label_of(folder: Path) -> Label | None:
+    try:
+        return parse_label(folder.name)
+    except InvalidDocumentError:
+        return None
+
+
+def _of_other_version(builds: Sequence[CheckedBuild], against: ApiRecord) -> list[str]:
+    for build in builds:
+        try:
+            version = Metadata.parse((build.folder / "metadata.json").read_bytes()).version
+        except InvalidDocumentError:
+            continue
+        if version != against.version:
+            return [
+                f"version {version} was not held to what version {against.version} offers: a version is a new start"
+            ]
+    return []
+
+
+def _checked(folder: Path, machine: Machine, known: Knowledge, second: Reviews, *, run: bool) -> CheckedBuild:
     findings = check_build(folder, folder.name, known)
+    theirs = (item for file, found in second.findings.items() if file.is_relative_to(folder) for item in found)
+    findings = (*findings, *news(findings, theirs))
     if not run:
         return CheckedBuild(folder.name, folder, findings)
     try:

@@ -32,6 +32,7 @@ class Rule(StrEnum):
     STACK = "executable-stack"
     ARCHS = "architectures"
     IMPORT = "import"
+    INTERFACE = "public-interface"
 
 
 # A build with these loads, and the ecosystem's builder makes it; whoever builds is told, whoever checks is refused.
