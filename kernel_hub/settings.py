@@ -86,6 +86,45 @@ class Settings:
         return next((override for override in self.overrides if override.repo == repo), None)
 
 
+@dataclass(frozen=True, slots=True)
+class BuildSettings:
+    """What the environment says to the builder.
+
+    Attributes:
+        compiler: The C++ compiler that `CXX` names, as written; "" if it names none.
+        cuda_homes: The CUDA toolkits that `CUDA_HOME` names.
+        toolkits: Where toolkits that the builder fetched lie.
+        offline: Whether nothing may be fetched.
+        compiler_cache: The variables that a compiler's cache reads, which compilers are given.
+    """
+
+    compiler: str
+    cuda_homes: tuple[Path, ...]
+    toolkits: Path
+    offline: bool = False
+    compiler_cache: Mapping[str, str] = field(default_factory=dict)
+
+
+def load_build_settings(environ: Mapping[str, str] | None = None) -> BuildSettings:
+    """Read what the environment says to the builder; no file is read.
+
+    Args:
+        environ: The environment; default: this process's.
+
+    Raises:
+        InvalidDocumentError: Naming the variable at fault.
+    """
+    environment = dict(os.environ if environ is None else environ)
+    homes = environment.get("CUDA_HOME", "").split(os.pathsep)
+    return BuildSettings(
+        compiler=environment.get("CXX", "").strip(),
+        cuda_homes=tuple(written_path(text, "CUDA_HOME").absolute() for text in homes if text),
+        toolkits=_own_home(environment) / "toolkits",
+        offline=_mode(environment) == "offline",
+        compiler_cache={name: text for name, text in environment.items() if name.startswith("CCACHE_")},
+    )
+
+
 def load_settings(environ: Mapping[str, str] | None = None, folder: Path | None = None) -> Settings:
     """Read the settings.
 
@@ -98,12 +137,12 @@ def load_settings(environ: Mapping[str, str] | None = None, folder: Path | None 
     """
     environment = dict(os.environ if environ is None else environ)
     here = working_folder() if folder is None else folder
-    hf_home = _folder(environment, "HF_HOME") or _cache_home(environment) / "huggingface"
+    hf_home = _hf_home(environment)
     hub_cache = _folder(environment, "KERNELS_CACHE") or _folder(environment, "HF_HUB_CACHE") or hf_home / "hub"
     return Settings(
         endpoint=_endpoint(environment),
         hub_cache=hub_cache,
-        home=_folder(environment, "KERNEL_HUB_HOME") or hf_home / "kernel_hub",
+        home=_own_home(environment),
         mode=_mode(environment),
         telemetry=not (_flag(environment, "HF_HUB_DISABLE_TELEMETRY") or _flag(environment, "DO_NOT_TRACK")),
         token=environment.get("HF_TOKEN") or environment.get("HUGGING_FACE_HUB_TOKEN") or None,
@@ -120,6 +159,14 @@ def load_settings(environ: Mapping[str, str] | None = None, folder: Path | None 
         folder=here.absolute(),
         environ=environment,
     )
+
+
+def _hf_home(environment: Mapping[str, str]) -> Path:
+    return _folder(environment, "HF_HOME") or _cache_home(environment) / "huggingface"
+
+
+def _own_home(environment: Mapping[str, str]) -> Path:
+    return _folder(environment, "KERNEL_HUB_HOME") or _hf_home(environment) / "kernel_hub"
 
 
 def _cache_home(environment: Mapping[str, str]) -> Path:

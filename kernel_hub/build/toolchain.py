@@ -20,7 +20,9 @@ from typing import TypeVar
 from packaging.version import InvalidVersion, Version
 
 from kernel_hub.build.machine import Compiler, CudaToolkit, Machine, TorchSdk, TvmFfiSdk
+from kernel_hub.build.toolkits import fetched_homes
 from kernel_hub.errors import ToolchainError
+from kernel_hub.settings import BuildSettings, load_build_settings
 
 _CPUS = {"amd64": "x86_64", "arm64": "aarch64"}
 _TORCH_VERSION = re.compile(r"^__version__ = '([^']+)'", re.MULTILINE)
@@ -33,14 +35,17 @@ _PROBE_TIMEOUT_S = 60
 _Found = TypeVar("_Found")
 
 
-def find_machine(*, compiler: Path | None = None, cuda_homes: Iterable[Path] = ()) -> Machine:
+def find_machine(settings: BuildSettings | None = None) -> Machine:
     """Look around on this machine. What is missing is a fact of the value, not an error.
 
+    The C++ compiler is the one that `CXX` names, else the `g++` on the search path. CUDA toolkits are those that
+    `CUDA_HOME` names, else the one of the `nvcc` on the search path and those in the usual places; and those that were
+    fetched. Of two toolkits of one release the first in that order counts.
+
     Args:
-        compiler: The C++ compiler to use instead of the `g++` on the search path.
-        cuda_homes: Folders of CUDA toolkits; if there are none, the one of the `nvcc` on the search path and those in
-            the usual places are taken.
+        settings: What the environment says; by default that of this process.
     """
+    said = settings or load_build_settings()
     absent: dict[str, str] = {}
     remedies: dict[str, str] = {}
     cpu = platform.machine().lower()
@@ -56,11 +61,11 @@ def find_machine(*, compiler: Path | None = None, cuda_homes: Iterable[Path] = (
     return Machine(
         cpu=_CPUS.get(cpu, cpu),
         os=platform.system().lower(),
-        compiler=attempt("compiler", lambda: _find_compiler(compiler)),
+        compiler=attempt("compiler", lambda: _find_compiler(said.compiler)),
         torch=attempt("torch", find_torch),
         tvm_ffi=attempt("tvm-ffi", find_tvm_ffi),
         python_include=attempt("python", _find_python),
-        cuda=attempt("cuda", lambda: find_toolkits(tuple(cuda_homes) or usual_cuda_homes())) or (),
+        cuda=attempt("cuda", lambda: _find_cuda(said)) or (),
         absent=absent,
         remedies=remedies,
     )
@@ -77,6 +82,19 @@ def usual_cuda_homes() -> tuple[Path, ...]:
     local = Path("/usr/local")
     found += sorted(path.resolve() for path in local.glob("cuda-*") if (path / "bin" / "nvcc").is_file())
     return tuple(dict.fromkeys(found))
+
+
+def _find_cuda(said: BuildSettings) -> tuple[CudaToolkit, ...]:
+    fetched = fetched_homes(said.toolkits)
+    if said.cuda_homes:
+        return find_toolkits((*said.cuda_homes, *fetched))
+    try:
+        return find_toolkits((*usual_cuda_homes(), *fetched))
+    except ToolchainError:
+        # What nobody named may be incomplete; whoever fetched a toolkit builds with that.
+        if not fetched:
+            raise
+        return find_toolkits(fetched)
 
 
 def find_toolkits(homes: Iterable[Path]) -> tuple[CudaToolkit, ...]:
@@ -101,7 +119,10 @@ def find_toolkits(homes: Iterable[Path]) -> tuple[CudaToolkit, ...]:
         version = Version(f"{release[1]}.{release[2]}")
         found.setdefault(version, CudaToolkit(version, home, nvcc, libraries))
     if not found:
-        raise ToolchainError("there is no CUDA toolkit here", hint="install one, or name its folder")
+        raise ToolchainError(
+            "there is no CUDA toolkit here",
+            hint="install one and name its folder in CUDA_HOME, or fetch one: kernel-hub build --fetch-toolkit",
+        )
     return tuple(found[version] for version in sorted(found))
 
 
@@ -137,10 +158,15 @@ def child_environment(folder: Path, *programs: Path) -> dict[str, str]:
     }
 
 
-def _find_compiler(named: Path | None) -> Compiler:
-    found = shutil.which(str(named) if named else "g++")
+def _find_compiler(named: str) -> Compiler:
+    found = shutil.which(named or "g++")
+    if found is None and named:
+        raise ToolchainError(
+            f"CXX names {named!r}, which is no program here",
+            hint="name one program, without arguments; flags belong into the recipe",
+        )
     if found is None:
-        raise ToolchainError(f"there is no C++ compiler {named or 'g++'}", hint="install g++ (apt install g++)")
+        raise ToolchainError("there is no C++ compiler g++", hint="install g++ (apt install g++)")
     # Resolving links would lose the name, by which some compilers know what they are.
     path = Path(found).absolute()
     return Compiler(path, _ask((str(path), "--version")).partition("\n")[0].strip())

@@ -33,6 +33,7 @@ from kernel_hub.build.project import Project
 from kernel_hub.build.provenance import SourceOrigin
 from kernel_hub.build.records import Records
 from kernel_hub.build.toolchain import child_environment, library_finder
+from kernel_hub.build.turns import in_turn
 from kernel_hub.errors import BuildError, ToolchainError
 from kernel_hub.model.metadata import Metadata
 from kernel_hub.tree import manifest_of
@@ -85,14 +86,7 @@ def processors() -> int:
 def alone(work: Path) -> Iterator[None]:
     """Be the only one who uses a working folder; whoever comes second waits."""
     _prepare(work)
-    with (work / "lock").open("wb") as file:
-        try:
-            import fcntl
-        except ImportError:
-            # Windows, where nothing is compiled.
-            yield
-            return
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with in_turn(work / "lock"):
         yield
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kernel_hub.cli.check import finding_to_json, require_builder
 from kernel_hub.cli.command import Command, UsageError, argument
 from kernel_hub.cli.console import error_to_json, size_text
+from kernel_hub.errors import KernelHubError
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -18,25 +20,71 @@ if TYPE_CHECKING:
     from kernel_hub.build.reproduce import Comparison
     from kernel_hub.cli.console import Console
 
+    _One = Callable[[Path, Namespace, Console], "_Outcome"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What came of one kernel: what to say of it, with which code to exit, and the error that says why."""
+
+    text: str
+    document: dict[str, Any]
+    code: int = 0
+    error: KernelHubError | None = None
+
 
 def _run(arguments: Namespace, console: Console) -> int:
     from pathlib import Path
 
-    from kernel_hub.build.pipeline import build, choose, matrix_of, require_whole
-    from kernel_hub.build.project import open_project
-    from kernel_hub.errors import ToolchainError
-
     if arguments.jobs is not None and arguments.jobs < 1:
         raise UsageError(f"--jobs: {arguments.jobs} is not a number of compilers from 1")
-    folder = Path(arguments.folder)
-    if arguments.dry_run:
-        matrix = matrix_of(folder)
-        jobs = choose(matrix, open_project(folder), arguments.backend, arguments.variant)
-        console.answer(_plan_text(matrix, jobs), _plan_to_json(matrix, jobs))
-        return 0
-    require_builder()
-    if arguments.check_reproducible:
-        return _compare(folder, arguments, console)
+    folders = [Path(folder) for folder in arguments.folder or ["."]]
+    if len(folders) > 1 and arguments.output:
+        raise UsageError("--output: the builds of several kernels cannot lie in one folder", hint="leave it out")
+    if not arguments.dry_run:
+        require_builder()
+    if arguments.fetch_toolkit is not None:
+        _fetch(arguments, console)
+    one = _dry if arguments.dry_run else _compare if arguments.check_reproducible else _build
+    if len(folders) == 1:
+        outcomes = [one(folders[0], arguments, console)]
+        document = outcomes[0].document
+    else:
+        # One that fails does not keep the others from being built.
+        outcomes = [_caught(one, folder, arguments, console) for folder in folders]
+        document = {"kernels": [outcome.document for outcome in outcomes]}
+    console.answer("\n".join(outcome.text for outcome in outcomes if outcome.text), document)
+    if not console.as_json:
+        console.flush()
+        for outcome in outcomes:
+            if outcome.error is not None:
+                console.fail(outcome.error)
+    return next((outcome.code for outcome in outcomes if outcome.code), 0)
+
+
+def _caught(one: _One, folder: Path, arguments: Namespace, console: Console) -> _Outcome:
+    try:
+        outcome = one(folder, arguments, console)
+    except KernelHubError as error:
+        outcome = _Outcome("", error_to_json(error), error.exit_code, error)
+    return replace(outcome, document={"folder": str(folder)} | outcome.document)
+
+
+def _dry(folder: Path, arguments: Namespace, _console: Console) -> _Outcome:
+    from kernel_hub.build.pipeline import choose, matrix_of
+    from kernel_hub.build.project import open_project
+
+    matrix = matrix_of(folder)
+    jobs = choose(matrix, open_project(folder), arguments.backend, arguments.variant)
+    return _Outcome(_plan_text(matrix, jobs), _plan_to_json(matrix, jobs))
+
+
+def _build(folder: Path, arguments: Namespace, console: Console) -> _Outcome:
+    from pathlib import Path
+
+    from kernel_hub.build.pipeline import build, require_whole
+    from kernel_hub.errors import ToolchainError
+
     report = build(
         folder,
         output=Path(arguments.output) if arguments.output else None,
@@ -45,28 +93,35 @@ def _run(arguments: Namespace, console: Console) -> int:
         parallel=arguments.jobs,
         on_progress=_progress(console),
     )
-    document = _to_json(report)
     try:
         if not arguments.allow_missing:
             require_whole(report)
     except ToolchainError as error:
         # What was built stays, so it is told as well.
-        console.answer(_text(report), document | error_to_json(error))
-        if not console.as_json:
-            console.flush()
-            console.fail(error)
-        return error.exit_code
-    console.answer(_text(report), document)
-    return 0
+        return _Outcome(_text(report), _to_json(report) | error_to_json(error), error.exit_code, error)
+    return _Outcome(_text(report), _to_json(report))
 
 
-def _compare(folder: Path, arguments: Namespace, console: Console) -> int:
+def _fetch(arguments: Namespace, console: Console) -> None:
+    from kernel_hub.build.toolchain import find_machine
+    from kernel_hub.build.toolkits import fetch_toolkit, wanted_releases
+    from kernel_hub.settings import load_build_settings
+
+    settings = load_build_settings()
+    here = [toolkit.version for toolkit in find_machine(settings).cuda]
+    for release in wanted_releases(arguments.fetch_toolkit, arguments.variant or (), here):
+        if console.is_watched:
+            console.notice(f"fetching CUDA {release} into {settings.toolkits} (about 300 MB, once)")
+        fetch_toolkit(release, settings.toolkits, offline=settings.offline)
+
+
+def _compare(folder: Path, arguments: Namespace, _console: Console) -> _Outcome:
     from kernel_hub.build.reproduce import compare_builds
     from kernel_hub.errors import BuildError
 
     comparison = compare_builds(folder, backends=arguments.backend, variants=arguments.variant, parallel=arguments.jobs)
-    console.answer(_comparison_text(comparison), _comparison_to_json(comparison))
-    return 0 if comparison.identical else BuildError.exit_code
+    code = 0 if comparison.identical else BuildError.exit_code
+    return _Outcome(_comparison_text(comparison), _comparison_to_json(comparison), code)
 
 
 def _variants(arguments: Namespace, console: Console) -> int:
@@ -172,12 +227,27 @@ BUILD = Command(
     "and digests. Breaches of rules that publishing would refuse are listed with it. Exits with 8 if a compiler fails, "
     "or if a backend that the recipe or --backend names has no build here, be it for lack of a compiler or because "
     "nothing here can build it: the others are built all the same, and each that is missing is listed with the reason. "
-    "With --allow-missing that is no failure, as long as there is a build.",
+    "With --allow-missing that is no failure, as long as there is a build. Of several folders each is built, even if "
+    "another fails.",
     (
-        _FOLDER,
+        argument(
+            "folder",
+            metavar="DIR",
+            nargs="*",
+            text="the folders with build.toml, each built for itself; default: this one",
+        ),
         argument("--output", metavar="DIR", text="where the builds go; default: build/ beside build.toml"),
         argument("--backend", metavar="NAME", action="append", text="build for this backend only; may be repeated"),
         argument("--variant", metavar="LABEL", action="append", text="build this label only; may be repeated"),
+        argument(
+            "--fetch-toolkit",
+            metavar="RELEASE",
+            action="append",
+            nargs="?",
+            const="",
+            text="install a CUDA toolkit, such as 13.2, from NVIDIA's Python packages into a folder of our own, unless it "
+            "is here; may be repeated; without RELEASE, those that --variant needs, else 13.0 and 13.2",
+        ),
         argument("--jobs", metavar="N", type=int, text="how many compilers run at once; default: one per processor"),
         argument("--allow-missing", action="store_true", text="succeed without the backends that cannot be built here"),
         argument("--dry-run", action="store_true", text="build nothing, only list what would be built and what not"),

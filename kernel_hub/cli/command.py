@@ -81,9 +81,11 @@ class Argument:
         metavar = self.settings.get("metavar")
         if not self.names[0].startswith("-"):
             name = metavar or self.names[0].upper()
-            return f"[{name}]" if self.settings.get("nargs") == "?" else str(name)
+            return {"?": f"[{name}]", "*": f"[{name} ...]"}.get(str(self.settings.get("nargs")), str(name))
         if metavar is None and "choices" in self.settings:
             metavar = f"{{{','.join(map(str, self.settings['choices']))}}}"
+        if metavar and self.settings.get("nargs") == "?":
+            metavar = f"[{metavar}]"
         return ", ".join(self.names) + (f" {metavar}" if metavar else "")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -67,6 +68,50 @@ def test_text_names_what_was_built_and_progress_is_for_terminals(run: Run, kerne
     result = run("build", str(kernel))
     assert (result.code, result.err) == (0, "")
     assert result.out.startswith(f"scale version 3: {kernel / 'build'}\n  built: torch-cpu (")
+
+
+def test_several_kernels_are_built_at_once_and_one_that_fails_keeps_no_other(
+    run: Run, kernel: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(kernel, tmp_path / "another")
+    (tmp_path / "broken").mkdir()
+    folders = [str(tmp_path / name) for name in ("broken", "scale", "another")]
+    answer = run("build", *folders, "--json")
+    assert answer.code == 2
+    broken, scale, another = answer.json["kernels"]
+    assert (broken["folder"], broken["error"]["type"]) == (folders[0], "InvalidDocumentError")
+    assert [len(kernel["builds"]) for kernel in (scale, another)] == [2, 2]
+    text = run("build", *folders)
+    assert text.out.count("  built: ") == 4
+    assert text.err.startswith(f"error: {folders[0]}: has no build.toml")
+    assert run("build", *folders[1:], "--check-reproducible").code == 0
+
+
+def test_several_kernels_have_no_common_output(run: Run, kernel: Path, tmp_path: Path) -> None:
+    result = run("build", str(kernel), str(kernel), "--output", str(tmp_path / "out"))
+    assert (result.code, result.err.startswith("error: --output: ")) == (2, True)
+
+
+def test_a_toolkit_is_named_by_its_release_and_not_fetched_offline(run: Run, kernel: Path) -> None:
+    wrong = run("build", "--fetch-toolkit", str(kernel))
+    assert (wrong.code, "is not a release of CUDA" in wrong.err) == (2, True)
+    offline = run("build", str(kernel), "--fetch-toolkit=13.1", "--json")
+    assert (offline.code, offline.error["type"]) == (8, "ToolchainError")
+    assert "CUDA 13.1 is not here" in offline.error["message"]
+
+
+def test_the_compiler_that_the_environment_names_is_taken(
+    run: Run, mixed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "own-g++"
+    program.write_text("#!/bin/sh\necho 'own-g++ 1.0'\n", encoding="ascii")
+    program.chmod(0o755)
+    monkeypatch.setenv("CXX", str(program))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "torch-stable-abi211-cpu-" in run("variants", str(mixed)).out
+    monkeypatch.setenv("CXX", "no-such-compiler -O0")
+    listed = run("variants", str(mixed), "--json").json["omissions"]
+    assert listed[0]["reason"] == "CXX names 'no-such-compiler -O0', which is no program here"
 
 
 def test_this_folder_is_the_default(run: Run, kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,183 @@
+"""CUDA toolkits from NVIDIA's Python packages: each release in a folder of its own, so that one machine builds for many.
+
+`toolkits.json` lists, for each release, the packages that make a toolkit, and the digest of each one's wheel by processor.
+pip installs exactly those, with nothing else, into a folder that appears complete or not at all. From 13.0 on the
+packages hold a whole compiler; those of 12.x do not.
+
+Leaves out: choosing among toolkits (see `kernel_hub.build.matrix`), and removing one, which is deleting its folder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+
+from kernel_hub.build.turns import in_turn
+from kernel_hub.errors import InvalidDocumentError, ToolchainError
+
+# The releases that the ecosystem's builds of the newest torch are made for, of those that can be fetched.
+USUAL_RELEASES = (Version("13.0"), Version("13.2"))
+_LABEL_RELEASE = re.compile(r"-cu(\d+)(\d)-")
+_RELEASE = re.compile(r"\d{1,3}\.\d")
+_SHOWN_LINES = 6
+
+Install = Callable[[str, Path], None]
+"""Installs what the text of a requirements file lists into a folder; raises ToolchainError if it can't."""
+Pins = Mapping[str, Mapping[str, Mapping[str, str]]]
+"""By release, by requirement, by processor: the SHA-256 of the wheel in hexadecimal."""
+
+
+def known_pins() -> Pins:
+    """The packages of every release that can be fetched."""
+    pins: dict[str, Any] = json.loads(Path(__file__).with_name("toolkits.json").read_text("utf-8"))
+    return pins
+
+
+def fetched_homes(folder: Path) -> tuple[Path, ...]:
+    """The toolkits in the folder of all fetched ones."""
+    return tuple(sorted(path.parent.parent for path in folder.glob("cuda-*/nvidia/cu*/bin/nvcc")))
+
+
+def wanted_releases(written: Sequence[str], labels: Iterable[str], here: Iterable[Version]) -> tuple[Version, ...]:
+    """Which releases to fetch.
+
+    Args:
+        written: What the user named; an empty text stands for what `labels` need, or else for the usual releases.
+        labels: The builds that were asked for.
+        here: The releases that this machine has.
+
+    Raises:
+        InvalidDocumentError: If a text is not a release.
+    """
+    named = {Version(f"{found[1]}.{found[2]}") for label in labels if (found := _LABEL_RELEASE.search(label))}
+    wanted: set[Version] = set()
+    for text in written:
+        if not text:
+            wanted |= named or set(USUAL_RELEASES)
+        elif not _RELEASE.fullmatch(text):
+            raise InvalidDocumentError(
+                "--fetch-toolkit", f"{text!r} is not a release of CUDA",
+                hint="write a release such as 13.2; folders of kernels come before --fetch-toolkit",
+            )  # fmt: skip
+        else:
+            wanted.add(Version(text))
+    return tuple(sorted(wanted - set(here)))
+
+
+def fetch_toolkit(
+    release: Version,
+    folder: Path,
+    *,
+    pins: Pins | None = None,
+    install: Install | None = None,
+    offline: bool = False,
+) -> Path:
+    """Install a toolkit, or find it installed.
+
+    Args:
+        release: Which one, major.minor.
+        folder: The folder of all fetched toolkits.
+        pins: What can be fetched; default: what this release of ours knows.
+        install: Installs the packages; default: pip.
+        offline: Whether nothing may be fetched.
+
+    Returns:
+        The toolkit's folder, as `CUDA_HOME` would name it.
+
+    Raises:
+        ToolchainError: If the release is not known, or can't be installed; then nothing of it stays.
+    """
+    known = known_pins() if pins is None else pins
+    packages = known.get(str(release))
+    if packages is None:
+        raise ToolchainError(
+            f"CUDA {release} cannot be fetched: only releases with a compiler among NVIDIA's Python packages can",
+            hint=f"releases that can: {', '.join(known)}; or install the toolkit yourself and name it in CUDA_HOME",
+        )
+    place = folder / f"cuda-{release}"
+    with in_turn(folder / "lock"):
+        if not place.is_dir():
+            if offline:
+                raise ToolchainError(
+                    f"CUDA {release} is not here, and this machine is offline by its settings",
+                    hint="allow it to be fetched once: KERNEL_HUB_MODE=online",
+                )
+            _install_in(place, requirements(packages), install or pip_install)
+    homes = [home for home in fetched_homes(folder) if home.is_relative_to(place)]
+    if not homes:
+        raise ToolchainError(f"{place} holds no CUDA compiler", hint="delete the folder and fetch the toolkit again")
+    return homes[0]
+
+
+def requirements(packages: Mapping[str, Mapping[str, str]]) -> str:
+    """The text of a requirements file that names packages with their digests."""
+    return "".join(
+        f"{name} {' '.join(f'--hash=sha256:{digest}' for digest in digests.values())}\n"
+        for name, digests in packages.items()
+    )
+
+
+def pip_install(text: str, folder: Path) -> None:
+    """Install what a requirements file lists, by its digests alone, with the pip of this environment.
+
+    Raises:
+        ToolchainError: With pip's own words.
+    """
+    listed = folder.parent / f"{folder.name}.txt"
+    listed.write_text(text, encoding="ascii")
+    options = ("--require-hashes", "--no-deps", "--only-binary=:all:", "--no-compile", "--disable-pip-version-check")
+    argv = (sys.executable, "-m", "pip", "install", *options, "--target", str(folder), "--requirement", str(listed))
+    try:
+        ended = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+        )
+    except OSError as error:
+        raise ToolchainError(f"pip cannot be started: {error}") from error
+    finally:
+        listed.unlink(missing_ok=True)
+    if ended.returncode == 0:
+        return
+    said = ended.stderr.strip()
+    if "No module named pip" in said:
+        raise ToolchainError(
+            "toolkits are fetched by pip, which is not installed", hint=f"{sys.executable} -m ensurepip"
+        )
+    words = "\n".join(f"  {line}" for line in said.splitlines()[-_SHOWN_LINES:])
+    hint = (
+        ""
+        if "DO NOT MATCH THE HASHES" in said
+        else "if the package index cannot be reached, name another: PIP_INDEX_URL"
+    )
+    raise ToolchainError(f"pip could not install the toolkit:\n{words}", hint=hint)
+
+
+def _install_in(place: Path, text: str, install: Install) -> None:
+    with tempfile.TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as scratch:
+        stage = Path(scratch) / "toolkit"
+        stage.mkdir()
+        install(text, stage)
+        for home in stage.glob("nvidia/cu*"):
+            _link_runtime(home / "lib")
+        if not _holds_compiler(stage):
+            raise ToolchainError("the packages hold no CUDA compiler")
+        stage.rename(place)
+
+
+def _holds_compiler(stage: Path) -> bool:
+    """Whether a folder that packages were installed in holds a compiler with its runtime library."""
+    return any((nvcc.parents[1] / "lib" / "libcudart.so").exists() for nvcc in stage.glob("nvidia/cu*/bin/nvcc"))
+
+
+def _link_runtime(libraries: Path) -> None:
+    """Make the link that linkers look for, which Python packages can't carry."""
+    numbered = sorted(libraries.glob("libcudart.so.*"))
+    if numbered and not (libraries / "libcudart.so").exists():
+        (libraries / "libcudart.so").symlink_to(numbered[0].name)
