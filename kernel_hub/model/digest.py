@@ -29,6 +29,7 @@ class DigestAlgorithm(StrEnum):
 
 
 _SIZES_BYTES = {DigestAlgorithm.SHA256: 32, DigestAlgorithm.SHA512: 64}
+_CONSTRUCTORS = {DigestAlgorithm.SHA256: hashlib.sha256, DigestAlgorithm.SHA512: hashlib.sha512}
 
 
 class Hasher(Protocol):
@@ -58,7 +59,7 @@ class Digest:
     @classmethod
     def of(cls, content: bytes, algorithm: DigestAlgorithm = DigestAlgorithm.SHA256) -> Digest:
         """The digest of `content`."""
-        return cls(algorithm, hashlib.new(algorithm.value, content).digest())
+        return cls(algorithm, _CONSTRUCTORS[algorithm](content).digest())
 
     @classmethod
     def from_base64(cls, algorithm: DigestAlgorithm, text: str) -> Digest:
@@ -102,6 +103,14 @@ class Digest:
         return f"{self.algorithm.value}:{self.hex}"
 
 
+_LENGTH = struct.Struct(">Q").pack
+# The algorithm as a part of its own, and the length of what follows.
+_NAMED = {
+    algorithm: _LENGTH(len(algorithm.value)) + algorithm.value.encode("ascii") + _LENGTH(size_bytes)
+    for algorithm, size_bytes in _SIZES_BYTES.items()
+}
+
+
 def covers(path: str) -> bool:
     """Whether a manifest lists the file at `path` (inside the build, '/' separated)."""
     return path not in ("metadata.json", "metadata.json.sigstore") and not is_bytecode(path)
@@ -137,9 +146,11 @@ def tree_digest(files: Iterable[tuple[str, Digest]]) -> Digest:
 
     Lengths are 8-byte big-endian, so (`a`, `bc`) and (`ab`, `c`) differ.
     """
-    lines = sorted((path.encode("utf-8"), digest) for path, digest in files)
-    parts = [part for path, digest in lines for part in (path, digest.algorithm.value.encode("ascii"), digest.value)]
-    return Digest.of(b"".join(struct.pack(">Q", len(part)) + part for part in parts))
+    lines = sorted([(path.encode("utf-8"), digest) for path, digest in files])
+    parts: list[bytes] = []
+    for path, digest in lines:
+        parts += (_LENGTH(len(path)), path, _NAMED[digest.algorithm], digest.value)
+    return Digest.of(b"".join(parts))
 
 
 def build_digest(metadata: bytes, files: Manifest | Iterable[tuple[str, Digest]]) -> Digest:

@@ -55,14 +55,38 @@ class TreeFile:
             UnsafePathError: If another file has taken its place.
             OSError: If it cannot be read.
         """
-        descriptor = os.open(self.location, _OPEN_FLAGS)
+        descriptor = self._descriptor()
         try:
-            if _identity(os.fstat(descriptor)) != _identity(self.status):
-                raise UnsafePathError(f"{self.location} was replaced by another file while it was being verified")
             return FileIO(descriptor, "rb")
         except BaseException:
             os.close(descriptor)
             raise
+
+    def whole(self) -> bytes:
+        """All of the bytes of a small file, without the costs of a stream.
+
+        Raises:
+            UnsafePathError, OSError: As `open`.
+        """
+        descriptor = self._descriptor()
+        try:
+            # One byte more than there should be, so that one call also sees the end.
+            content = os.read(descriptor, self.status.st_size + 1)
+            while len(content) < self.status.st_size and (part := os.read(descriptor, self.status.st_size)):
+                content += part
+        finally:
+            os.close(descriptor)
+        return content
+
+    def _descriptor(self) -> int:
+        descriptor = os.open(self.location, _OPEN_FLAGS)
+        try:
+            if not _is_same(os.fstat(descriptor), self.status):
+                raise UnsafePathError(f"{self.location} was replaced by another file while it was being verified")
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
 
     def content(self, limit_bytes: int) -> bytes:
         """All of the bytes; of a file that is longer than allowed, one more, so that its reader sees that it is.
@@ -173,9 +197,15 @@ class ArtifactTree:
         )
 
 
-def _identity(status: os.stat_result) -> tuple[int, ...]:
+def _is_same(left: os.stat_result, right: os.stat_result) -> bool:
     # The inode alone is not enough: the next file that is made often gets the number of the last one removed.
-    return (status.st_dev, status.st_ino, stat.S_IFMT(status.st_mode), status.st_size, status.st_mtime_ns)
+    return (
+        left.st_ino == right.st_ino
+        and left.st_dev == right.st_dev
+        and left.st_size == right.st_size
+        and left.st_mtime_ns == right.st_mtime_ns
+        and stat.S_IFMT(left.st_mode) == stat.S_IFMT(right.st_mode)
+    )
 
 
 def _kind(mode: int) -> str:

@@ -42,7 +42,7 @@ def violations_of(
     """Changed and missing files, in order of their paths; those that were left out may be missing."""
     digests = manifest.files if manifest else {}
     violations = []
-    for path in sorted({*digests, *announced}, key=str.encode):
+    for path in {*digests, *announced}:
         item = found.get(path)
         digest, blob = digests.get(path), announced.get(path)
         if item is None:
@@ -54,7 +54,7 @@ def violations_of(
             violations.append(Violation(ViolationKind.CHANGED, path, str(digest), str(item.digest)))
         elif blob is not None and item.blob is not None and item.blob != blob:
             violations.append(Violation(ViolationKind.CHANGED, path, blob_text(blob), blob_text(item.blob)))
-    return tuple(violations)
+    return _sorted(violations)
 
 
 def extra_files(
@@ -62,9 +62,13 @@ def extra_files(
 ) -> tuple[Violation, ...]:
     """Files that the manifest, or the source's listing, does not know."""
     violations = []
-    for path in sorted(files, key=str.encode):
-        unlisted = manifest is not None and covers(path) and path not in manifest.files
-        unannounced = listed is not None and not is_bytecode(path) and path not in listed
+    for path in files:
+        unlisted = manifest is not None and path not in manifest.files and covers(path)
+        unannounced = listed is not None and path not in listed and not is_bytecode(path)
         if unlisted or unannounced:
             violations.append(Violation(ViolationKind.EXTRA, path, _NOTHING, "a file"))
-    return tuple(violations)
+    return _sorted(violations)
+
+
+def _sorted(violations: list[Violation]) -> tuple[Violation, ...]:
+    return tuple(sorted(violations, key=lambda violation: violation.path.encode()))

@@ -19,6 +19,8 @@ from kernel_hub.model.value import dataclass
 from kernel_hub.verify.artifact_tree import TreeFile
 
 _CHUNK_BYTES = 1 << 18
+# Such files are read in one go.
+_SMALL_BYTES = 1 << 18
 # Below this, starting threads costs more than they save.
 _PARALLEL_FROM_BYTES = 8 << 20
 _MAX_THREADS = 8
@@ -91,8 +93,12 @@ def blob_text(blob: BlobId) -> str:
 
 
 def _identify(file: TreeFile, algorithm: DigestAlgorithm, announced: Mapping[str, BlobId]) -> IdentifiedFile:
+    kind = announced.get(file.path)
+    if file.status.st_size <= _SMALL_BYTES:
+        content = file.whole()
+        return IdentifiedFile(file, Digest.of(content, algorithm), None if kind is None else blob_of(content, kind))
     with file.open() as stream:
-        match announced.get(file.path):
+        match kind:
             case None:
                 return IdentifiedFile(file, _digest(stream, algorithm), None)
             case GitBlob():

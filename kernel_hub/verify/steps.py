@@ -101,7 +101,8 @@ def verify(
 
     # 4.
     announced = announced_by(artifact, manifest, files.values())
-    wanted = [file for path, file in files.items() if covers(path) or (path in announced and path != METADATA)]
+    covered = {path for path in files if covers(path)}
+    wanted = [file for path, file in files.items() if path in covered or (path in announced and path != METADATA)]
     algorithm = manifest.algorithm if manifest else DigestAlgorithm.SHA256
     recalled = stamps.recall(artifact.root, wanted, algorithm, announced) if stamps else None
     found = identify(wanted, algorithm, announced) if recalled is None else recalled
@@ -117,7 +118,7 @@ def verify(
         raise mismatch(artifact, violations, files)
 
     # 6.
-    importable = {path: item for path, item in found.items() if covers(path)}
+    importable = {path: item for path, item in found.items() if path in covered}
     digests = {path: item.digest for path, item in importable.items()}
     if manifest is not None:
         # What was left out has its digest in the manifest, so a build has one digest on every machine.
