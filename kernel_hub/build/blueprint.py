@@ -17,8 +17,10 @@ from kernel_hub.model.metadata import NAME_RULE, is_kernel_name, python_name
 
 _DOCUMENT = "new kernel"
 _Choice = TypeVar("_Choice", bound=StrEnum)
-# Modules that the project's own sources have or import, beside those of the standard library.
-_TAKEN = frozenset({"torch", "triton", "tvm_ffi", "kernel_hub", "kernels", "functional", "layers", "triton_kernel"})
+# What kernels and their loaders import.
+_IMPORTED = frozenset({"torch", "triton", "tvm_ffi", "kernel_hub", "kernels", "numpy"})
+# Modules of a new project, which no package around them may be called like.
+_OWN = frozenset({"functional", "layers", "triton_kernel"})
 
 
 class Part(StrEnum):
@@ -87,11 +89,16 @@ class Blueprint:
         return ("rocm", "xpu") if Part.CUDA in self.parts else ("cuda", "rocm", "xpu")
 
 
+def is_reserved(module: str) -> bool:
+    """Whether a Python package may not have this name: Python, or what kernels import, has another use for it."""
+    return keyword.iskeyword(module) or module in sys.stdlib_module_names or module in _IMPORTED
+
+
 def _checked_name(name: str) -> str:
     if not is_kernel_name(name):
         raise InvalidDocumentError(_DOCUMENT, f"{name!r} is not a kernel name: {NAME_RULE}", location="name")
     module = python_name(name)
-    if keyword.iskeyword(module) or module in sys.stdlib_module_names or module in _TAKEN:
+    if is_reserved(module) or module in _OWN:
         raise InvalidDocumentError(
             _DOCUMENT,
             f"{name!r} would be the Python package {module!r}, and that name means something else",

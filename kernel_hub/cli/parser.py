@@ -11,6 +11,7 @@ from kernel_hub.cli.cache import CACHE
 from kernel_hub.cli.check import CHECK
 from kernel_hub.cli.command import Argument, Command, UsageError, argument
 from kernel_hub.cli.demo import DEMO
+from kernel_hub.cli.export_wheel import EXPORT_WHEEL
 from kernel_hub.cli.host import HOST
 from kernel_hub.cli.kernels import DOWNLOAD, EXPLAIN, HAS, INFO, VERSIONS
 from kernel_hub.cli.locked import AUDIT, EXPORT, OUTDATED, TREE
@@ -30,7 +31,7 @@ GROUPS: Final = {
     "load": (DEMO, HOST, EXPLAIN, HAS, VERSIONS, INFO, DOWNLOAD, CACHE, SELECT),
     "pin": (ADD, REMOVE, LOCK_COMMAND, SYNC, TREE, OUTDATED, AUDIT, EXPORT, MIRROR, BUNDLE, UNBUNDLE),
     "trust": (TRUST, VERIFY, NEW_KEY, SIGN),
-    "build and publish": (NEW, VARIANTS, BUILD, CHECK, PUBLISH, YANK, SERVE),
+    "build and publish": (NEW, VARIANTS, BUILD, CHECK, EXPORT_WHEEL, PUBLISH, YANK, SERVE),
 }
 COMMANDS: Final = tuple(command for commands in GROUPS.values() for command in commands)
 SHARED: Final = (
