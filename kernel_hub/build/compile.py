@@ -12,7 +12,7 @@ import shlex
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import IO
@@ -23,6 +23,7 @@ from kernel_hub.errors import CompileError, ToolchainError
 _SHOWN_LINES = 12
 # Compilers that are asked to end remove their temporary files; one that does not listen is not waited for.
 _GRACE_S = 0.5
+_LOOK_UP_S = 1.0
 # "file:3:5: error: ...", "file(3): error ...", "ld: error ..." and "undefined reference to ..."
 _FAULT = re.compile(r"(\bfatal )?\berror\b|undefined reference|cannot find ", re.IGNORECASE)
 
@@ -151,7 +152,7 @@ def run_steps(
         futures: list[Future[None]] = []
         try:
             futures.extend(pool.submit(run, index, step) for index, step in enumerate(steps))
-            wait(futures, return_when=FIRST_EXCEPTION)
+            _await(futures)
         except BaseException:
             programs.end(signal.SIGTERM)
             wait(futures, timeout=_GRACE_S)
@@ -162,6 +163,16 @@ def run_steps(
     for future in futures:
         if not future.cancelled():
             future.result()
+
+
+def _await(futures: Sequence[Future[None]]) -> None:
+    """Wait until all are done or one has failed, and look up now and then.
+
+    A signal that comes just before this thread falls asleep does not wake it; it is told of it when it wakes by itself.
+    """
+    pending: Iterable[Future[None]] = futures
+    while pending and not any(future.done() and future.exception() for future in futures):
+        pending = wait(futures, timeout=_LOOK_UP_S, return_when=FIRST_EXCEPTION).not_done
 
 
 def log_name(index: int, step: Step) -> str:

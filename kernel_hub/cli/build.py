@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +15,7 @@ from kernel_hub.errors import KernelHubError
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from kernel_hub.build.matrix import Job, Matrix
@@ -43,6 +46,31 @@ def _run(arguments: Namespace, console: Console) -> int:
         raise UsageError("--output: the builds of several kernels cannot lie in one folder", hint="leave it out")
     if not arguments.dry_run:
         require_builder()
+    with _ending_when_asked_to():
+        return _of_all(folders, arguments, console)
+
+
+@contextmanager
+def _ending_when_asked_to() -> Iterator[None]:
+    """Take a request to end for an interrupt, so that compilers end too and no half build stays.
+
+    Compilers are no children that end with this program: each has a process group of its own.
+    """
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _of_all(folders: Sequence[Path], arguments: Namespace, console: Console) -> int:
     if arguments.fetch_toolkit is not None:
         _fetch(arguments, console)
     one = _dry if arguments.dry_run else _compare if arguments.check_reproducible else _build

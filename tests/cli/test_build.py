@@ -12,6 +12,7 @@ from kernel_hub.cli.command import MissingExtraError
 from kernel_hub.model.metadata import Metadata
 from tests.cli.conftest import Run
 
+AXPY = Path(__file__).parents[1] / "vectors" / "recipes" / "axpy"
 _RECIPE = """
 [general]
 name = "scale"
@@ -230,6 +231,21 @@ def test_a_reproducible_kernel_passes_and_is_left_alone(run: Run, kernel: Path) 
     assert result.out.startswith("torch-cpu: built twice, every byte the same\ntorch-cuda: ")
     assert run("build", str(kernel), "--check-reproducible", "--json").json["identical"] is True
     assert sorted(kernel.rglob("*")) == before
+
+
+def test_a_kernel_that_comes_out_in_two_ways_exits_with_8_and_says_where(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    folder = Path(shutil.copytree(AXPY, tmp_path / "axpy"))
+    (folder / "csrc" / "scale.cpp").write_text(
+        '#if __has_include("../../../second time/kernel/build.toml")\n'
+        "float scale() { return 2.0f; }\n#else\nfloat scale() { return 3.0f; }\n#endif\n",
+        encoding="ascii",
+    )
+    label = "torch-stable-abi211-cpu-x86_64-linux"
+    result = run("build", str(folder), "--check-reproducible", "--variant", label, "--json")
+    assert (result.code, result.json["identical"], result.json["labels"]) == (8, False, [label])
+    told = {difference["path"]: difference["explanation"] for difference in result.json["differences"]}
+    assert any(path.endswith(".so") and ".rodata" in said for path, said in told.items())
 
 
 def test_findings_of_a_build_are_shown(run: Run, kernel: Path) -> None:

@@ -81,7 +81,10 @@ def read_some(pipe: int) -> bytes:
 @pytest.mark.parametrize(
     "trap", ["", "trap '' INT TERM"], ids=["a compiler that ends", "a compiler that does not listen"]
 )
-def test_an_interrupt_ends_compilers_and_leaves_no_build(home: Path, kernel: Path, tmp_path: Path, trap: str) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["interrupted", "asked to end"])
+def test_a_build_that_is_ended_ends_its_compilers_and_leaves_no_build(
+    home: Path, kernel: Path, tmp_path: Path, trap: str, how: signal.Signals
+) -> None:
     tools = slow_compiler(tmp_path / "tools", trap)
     # Until the first compiler has started, the pipe is held open from here, lest it seem to have ended.
     pipe = os.open(tools / "started", os.O_RDONLY | os.O_NONBLOCK)
@@ -100,7 +103,7 @@ def test_an_interrupt_ends_compilers_and_leaves_no_build(home: Path, kernel: Pat
     while said.count(b"\n") < _PARALLEL:
         said += read_some(pipe)
     os.close(holder)
-    os.killpg(program.pid, signal.SIGINT)
+    os.killpg(program.pid, how)
     out, err = program.communicate(timeout=_LIMIT_S)
     assert (program.returncode, out, err) == (130, "", "interrupted\n")
     # The end of the pipe comes once no compiler lives.
