@@ -10,7 +10,7 @@ namespace {
 
 // A head's key blocks are shared among tasks until there are about this many tasks. Not a number of threads, so that the
 // order of summation, and with it every bit of the result, does not depend on the machine.
-constexpr int64_t kTasks = 32;
+constexpr int64_t kTasks = 16;
 
 // Gradients of queries are kept as 32-bit parts for as many heads as fit here.
 constexpr int64_t kPartBytes = 256 << 20;
@@ -145,6 +145,10 @@ class Run {
 
 }  // namespace
 
-void run_backward(const Backward& backward) { Run{backward}(); }
+void run_backward(const Backward& backward) {
+  FA_TIMED_TASK();
+  FA_TIMED(kCall);
+  Run{backward}();
+}
 
 }  // namespace flash_attn

@@ -131,6 +131,11 @@ FA_INLINE void prepare_rows(const BackwardTask& task, const BackwardScratch<Comp
     out_rows[r] = grad_out;
     const int64_t at = position * task.lse_row_stride + head * task.lse_head_stride;
     const T* out = static_cast<const T*>(task.out) + position * task.out_row_stride + head * task.out_head_stride;
+    if (position + kPositionsAhead < task.q_len) {
+      const int64_t row_bytes = task.head_dim * static_cast<int64_t>(sizeof(T));
+      ask_for_row(out + kPositionsAhead * task.out_row_stride, row_bytes);
+      ask_for_row(grad_out + kPositionsAhead * task.grad_out_row_stride, row_bytes);
+    }
     // With -inf added every probability of the row is zero.
     negative_lse[r] = r >= rows || task.lse[at] == -infinity() ? -infinity() : -task.lse[at] * kLog2E;
     delta[r] = r >= rows ? 0.0f
@@ -149,6 +154,7 @@ FA_INLINE void prepare_rows(const BackwardTask& task, const BackwardScratch<Comp
 
 template <class Compute, class T>
 FA_INLINE void prepare_keys(const BackwardTask& task, const BackwardScratch<Compute>& scratch, int64_t first, int64_t keys) {
+  FA_TIMED(kPacking);
   using Unit = typename Compute::Unit;
   const ScoreScale plain{};
   const void* k_rows[kKeyBlock];
@@ -321,6 +327,7 @@ FA_INLINE void backward_block(const BackwardTask& task, const BackwardScratch<Co
       begin = begin / kPanel * kPanel;
       end = round_up(end, kPanel);
       for (int64_t unit = 0; unit < units; unit += kScoreUnits) {
+        FA_TIMED(kScoreProducts);
         const int64_t piece = smaller(kScoreUnits, units - unit);
         const float* scale = unit == 0 ? nullptr : kOnes;
         multiply_rows<Compute>(tile_keys, scratch.k_rows + tile * Compute::kRowStride + unit, q_keys + begin * units, units,
@@ -329,6 +336,7 @@ FA_INLINE void backward_block(const BackwardTask& task, const BackwardScratch<Co
                                unit, piece, end - begin, scratch.grad_scores + begin, kStride, scale);
       }
       for (int64_t key = 0; key < tile_keys; key += 2) {
+        FA_TIMED(kExponentials);
         for (int64_t row = begin; row < end; row += kPanel) {
           Differentiated results[2][2];
 #pragma GCC unroll 2
@@ -350,6 +358,7 @@ FA_INLINE void backward_block(const BackwardTask& task, const BackwardScratch<Co
                       results[1][1].gradient);
         }
       }
+      FA_TIMED(kValueProducts);
       const int64_t first_unit = begin / Compute::kDepth;
       const int64_t row_units = (end - begin) / Compute::kDepth;
       multiply_rows<Compute>(tile_keys, scratch.p_rows + first_unit, out_values, Layout<Compute>::kValueUnits, first_unit,
@@ -367,6 +376,7 @@ FA_INLINE void backward_block(const BackwardTask& task, const BackwardScratch<Co
   const int64_t padded = BackwardScratch<Compute>::padded_head_dim(task.head_dim);
   for (int64_t panel = 0; panel < kRowBlock<Compute> / kPanel; ++panel) {
     if (panel_begin[panel] >= panel_end[panel]) continue;
+    FA_TIMED(kValueProducts);
     const int64_t first_unit = panel_begin[panel] / Compute::kDepth;
     const int64_t key_units = (panel_end[panel] - panel_begin[panel]) / Compute::kDepth;
     for (int64_t d = 0; d < padded;) {
@@ -391,6 +401,7 @@ FA_INLINE void store_scaled(T* out, const float* row, int64_t count, float scale
 
 template <class Compute, class T>
 void backward_blocks(const BackwardTask* task_pointer) {
+  FA_TIMED_TASK();
   const BackwardTask& task = *task_pointer;
   constexpr int64_t kStride = BackwardScratch<Compute>::kStride;
   const int64_t rows = task.q_len * task.group;
@@ -433,9 +444,14 @@ void backward_blocks(const BackwardTask* task_pointer) {
         Vector::transpose(tile);
         const int64_t width = smaller(Vector::kLanes, task.head_dim - d);
         for (int64_t i = 0; i < smaller(Vector::kLanes, block_rows - row); ++i) {
+          float* out = task.grad_q + (block * kRowBlock<Compute> + row + i) * task.head_dim + d;
+          if (width == Vector::kLanes) {
+            Vector::store(out, tile[i]);
+            continue;
+          }
           float lanes[Vector::kLanes];
           Vector::store(lanes, tile[i]);
-          memcpy(task.grad_q + (block * kRowBlock<Compute> + row + i) * task.head_dim + d, lanes, static_cast<size_t>(width) * 4);
+          memcpy(out, lanes, static_cast<size_t>(width) * 4);
         }
       }
     }

@@ -3,6 +3,10 @@
 #include <atomic>
 #include <stdexcept>
 
+#ifdef FA_PROFILE
+__attribute__((visibility("default"))) uint64_t flash_attn_profile_ticks[flash_attn::kParts];
+#endif
+
 namespace flash_attn {
 namespace {
 

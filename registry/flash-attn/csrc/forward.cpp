@@ -18,6 +18,9 @@ constexpr int64_t kPackedBytes = 16 << 20;
 constexpr int64_t kTaskRows = 192;
 constexpr int64_t kTasksPerThread = 4;
 
+// Keys that a task packs, of all heads: a multiple of every panel's width.
+constexpr int64_t kPackedKeys = 64;
+
 // Unmerged results of decoding are kept for as many sequences as fit here.
 constexpr int64_t kDecodeBytes = 32 << 20;
 
@@ -39,9 +42,12 @@ struct Unit {
   int64_t v_packed_offset;
 };
 
-struct BlockJob {
-  int64_t unit;
+// Some keys of one block of neighbouring units.
+struct PackJob {
+  int64_t first_unit;
+  int64_t last_unit;
   int64_t block;
+  int64_t first_key;
 };
 
 struct RowJob {
@@ -82,10 +88,11 @@ KeyRange visible_keys(const Sequence& sequence, const Mask& mask) {
   return KeyRange{first.begin, std::max(first.begin, last.end)};
 }
 
-// Pointers to the rows of one block of keys or values; those beyond the last key repeat it.
+// Pointers to rows `begin` to `end` of one block of keys or values; those beyond the last key repeat it.
 void block_rows(const void** rows, const void* base, const Sequence& sequence, int64_t offset, int64_t first_key,
-                int64_t keys, int64_t row_stride, int64_t page_size, int64_t page_stride, int64_t element_bytes) {
-  for (int64_t i = 0; i < kKeyBlock; ++i) {
+                int64_t keys, int64_t row_stride, int64_t page_size, int64_t page_stride, int64_t element_bytes,
+                int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) {
     const int64_t row = sequence.k_begin + first_key + std::min(i, keys - 1);
     const int64_t at = sequence.pages == nullptr
                            ? row * row_stride
@@ -140,11 +147,11 @@ class Run {
   }
 
   void rows_of_block(const Sequence& sequence, int64_t k_head, int64_t block, int64_t keys, const void** k_rows,
-                     const void** v_rows) const {
+                     const void** v_rows, int64_t begin = 0, int64_t end = kKeyBlock) const {
     block_rows(k_rows, forward_.k, sequence, sequence.k_offset + k_head * forward_.k_head_stride, block * kKeyBlock, keys,
-               forward_.k_row_stride, forward_.page_size, forward_.k_page_stride, element_bytes_);
+               forward_.k_row_stride, forward_.page_size, forward_.k_page_stride, element_bytes_, begin, end);
     block_rows(v_rows, forward_.v, sequence, sequence.v_offset + k_head * forward_.v_head_stride, block * kKeyBlock, keys,
-               forward_.v_row_stride, forward_.page_size, forward_.v_page_stride, element_bytes_);
+               forward_.v_row_stride, forward_.page_size, forward_.v_page_stride, element_bytes_, begin, end);
   }
 
   void add_packed(const Sequence& sequence, int64_t first, int64_t blocks) {
@@ -168,27 +175,46 @@ class Run {
     packed_bytes_ = 0;
   }
 
+  // The heads of a few keys follow each other: their rows are neighbours in memory.
   void pack() {
-    std::vector<BlockJob> jobs;
-    for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-      for (int64_t block = 0; block < units_[unit].blocks; ++block) jobs.push_back({static_cast<int64_t>(unit), block});
+    std::vector<PackJob> jobs;
+    for (int64_t unit = 0; unit < static_cast<int64_t>(units_.size());) {
+      int64_t end = unit;
+      while (end < static_cast<int64_t>(units_.size()) && units_[end].sequence == units_[unit].sequence) ++end;
+      for (int64_t block = 0; block < units_[unit].blocks; ++block) {
+        const int64_t keys = keys_of_block(units_[unit], block);
+        for (int64_t key = 0; key < keys; key += kPackedKeys) jobs.push_back({unit, end, block, key});
+      }
+      unit = end;
     }
-    for_each_task(static_cast<int64_t>(jobs.size()), 0, [&](int64_t index, char*) {
-      const Unit& unit = units_[jobs[index].unit];
-      const int64_t block = unit.first_block + jobs[index].block;
-      const int64_t keys = std::min(kKeyBlock, unit.sequence->k_len - block * kKeyBlock);
-      const void* k_rows[kKeyBlock];
-      const void* v_rows[kKeyBlock];
-      rows_of_block(*unit.sequence, unit.k_head, block, keys, k_rows, v_rows);
+    for_each_task(static_cast<int64_t>(jobs.size()), 0, [&](int64_t index, char*) { pack_keys(jobs[index]); });
+  }
+
+  int64_t keys_of_block(const Unit& unit, int64_t block) const {
+    return std::min(kKeyBlock, unit.sequence->k_len - (unit.first_block + block) * kKeyBlock);
+  }
+
+  void pack_keys(const PackJob& job) const {
+    const void* k_rows[kKeyBlock];
+    const void* v_rows[kKeyBlock];
+    for (int64_t index = job.first_unit; index < job.last_unit; ++index) {
+      const Unit& unit = units_[index];
       PackBlock pack;
       pack.k_rows = k_rows;
       pack.v_rows = v_rows;
-      pack.keys = keys;
+      pack.keys = keys_of_block(unit, job.block);
       pack.head_dim = forward_.head_dim;
-      pack.k_packed = packed_->get() + unit.k_packed_offset + jobs[index].block * k_block_bytes_;
-      pack.v_packed = packed_->get() + unit.v_packed_offset + jobs[index].block * v_block_bytes_;
+      pack.k_packed = packed_->get() + unit.k_packed_offset + job.block * k_block_bytes_;
+      pack.v_packed = packed_->get() + unit.v_packed_offset + job.block * v_block_bytes_;
+      pack.first = job.first_key;
+      pack.count = kPackedKeys;
+      const bool last = index + 1 == job.last_unit;
+      pack.k_next_bytes = last ? 0 : forward_.k_head_stride * element_bytes_;
+      pack.v_next_bytes = last ? 0 : forward_.v_head_stride * element_bytes_;
+      rows_of_block(*unit.sequence, unit.k_head, unit.first_block + job.block, pack.keys, k_rows, v_rows, job.first_key,
+                    std::min(pack.keys, job.first_key + kPackedKeys));
       kernels_.pack_block(&pack);
-    });
+    }
   }
 
   // Rows of a task, a multiple of the kernel's tile, such that every thread gets several.
@@ -359,6 +385,10 @@ class Run {
 
 }  // namespace
 
-void run_forward(const Forward& forward) { Run{forward}(); }
+void run_forward(const Forward& forward) {
+  FA_TIMED_TASK();
+  FA_TIMED(kCall);
+  Run{forward}();
+}
 
 }  // namespace flash_attn

@@ -104,7 +104,10 @@ FA_INLINE ScoreScale score_scale(const Score& score) {
 template <class Compute, class T>
 struct QueryWriter {
   static FA_INLINE void run(float* out, const T* row, int64_t head_dim, bool negate) {
-    for (int64_t d = 0; d < head_dim; ++d) out[d] = negate ? -to_float(row[d]) : to_float(row[d]);
+    const Vector::Register sign = Vector::set1(negate ? -1.0f : 1.0f);
+    int64_t d = 0;
+    for (; d + Vector::kLanes <= head_dim; d += Vector::kLanes) Vector::store(out + d, Vector::mul(Vector::load(row + d), sign));
+    for (; d < head_dim; ++d) out[d] = negate ? -to_float(row[d]) : to_float(row[d]);
   }
 };
 
@@ -114,7 +117,11 @@ struct QueryWriter<PairCompute, T> {
   static FA_INLINE void run(uint32_t* out, const T* row, int64_t head_dim, bool negate) {
     const uint16_t sign = negate ? 0x8000u : 0u;
     uint16_t* halves = reinterpret_cast<uint16_t*>(out);
-    for (int64_t d = 0; d < head_dim; ++d) halves[d] = row[d].bits ^ sign;
+    int64_t d = 0;
+    for (; d + 32 <= head_dim; d += 32) {
+      _mm512_storeu_si512(halves + d, _mm512_xor_si512(_mm512_loadu_si512(row + d), _mm512_set1_epi16(static_cast<int16_t>(sign))));
+    }
+    for (; d < head_dim; ++d) halves[d] = row[d].bits ^ sign;
     if (head_dim % 2 != 0) halves[head_dim] = 0;
   }
 };
@@ -263,6 +270,8 @@ FA_INLINE float store_row(T* out, const float* sums, int64_t head_dim, float max
   return total != total ? total : -infinity();
 }
 
+constexpr int64_t kPositionsAhead = 8;
+
 FA_INLINE bool sees_block(const ForwardTask& task, int64_t row, int64_t block_key) {
   const KeyRange range = keys_of_position(row / task.group, task.q_len, task.k_len, task.mask);
   return range.begin <= block_key && block_key + kKeyBlock <= range.end;
@@ -270,6 +279,7 @@ FA_INLINE bool sees_block(const ForwardTask& task, int64_t row, int64_t block_ke
 
 template <class Compute, class T>
 void forward_rows(const ForwardTask* task_pointer) {
+  FA_TIMED_TASK();
   const ForwardTask& task = *task_pointer;
   constexpr int kDegree = Compute::kDepth == 2 ? 4 : 6;
   const int64_t rows = task.row_end - task.row_begin;
@@ -293,8 +303,11 @@ void forward_rows(const ForwardTask* task_pointer) {
       for (int64_t unit = 0; unit < key_units; ++unit) q_row[unit] = 0;
       continue;
     }
-    load_query<Compute>(q_row, static_cast<const T*>(task.q) + position * task.q_row_stride + head * task.q_head_stride,
-                        task.head_dim, scale);
+    const T* q = static_cast<const T*>(task.q) + position * task.q_row_stride + head * task.q_head_stride;
+    if (position + kPositionsAhead < task.q_len) {
+      ask_for_row(q + kPositionsAhead * task.q_row_stride, task.head_dim * static_cast<int64_t>(sizeof(T)));
+    }
+    load_query<Compute>(q_row, q, task.head_dim, scale);
     if (task.score.sinks != nullptr) {
       const float sink = task.score.sinks[head] * kLog2E;
       scratch.maximum[state_index(r)] = sink;
@@ -340,6 +353,7 @@ void forward_rows(const ForwardTask* task_pointer) {
         end = round_up(end, kPanel);
         // Long head dimensions are summed in pieces, which halves the rounding error of the scores.
         for (int64_t unit = 0; unit < key_units; unit += kScoreUnits) {
+          FA_TIMED(kScoreProducts);
           multiply_rows<Compute>(tile_rows, scratch.q + tile * Compute::kRowStride + unit, k_panels + begin * key_units,
                                  key_units, unit, smaller(kScoreUnits, key_units - unit), end - begin,
                                  scratch.scores + begin, Scratch<Compute>::kScoreStride, unit == 0 ? nullptr : kOnes);
@@ -351,9 +365,13 @@ void forward_rows(const ForwardTask* task_pointer) {
                       row % task.group, block_key, row / task.group + task.k_len - task.q_len);
         }
         alignas(64) float shrink[kStateRows];
-        softmax_tile<Compute, kDegree>(tile_rows, scratch.scores, Scratch<Compute>::kScoreStride, scratch.probabilities,
-                                       begin, end, scale.row, scratch.maximum + state_index(tile),
-                                       scratch.total + tile * Vector::kLanes, shrink);
+        {
+          FA_TIMED(kExponentials);
+          softmax_tile<Compute, kDegree>(tile_rows, scratch.scores, Scratch<Compute>::kScoreStride, scratch.probabilities,
+                                         begin, end, scale.row, scratch.maximum + state_index(tile),
+                                         scratch.total + tile * Vector::kLanes, shrink);
+        }
+        FA_TIMED(kValueProducts);
         multiply_rows<Compute>(tile_rows, scratch.probabilities + begin / Compute::kDepth, v_panels,
                                Layout<Compute>::kValueUnits, begin / Compute::kDepth, (end - begin) / Compute::kDepth, columns,
                                scratch.sums + tile * columns, columns, shrink);

@@ -40,6 +40,12 @@ struct PackBlock {
   int64_t head_dim;
   void* k_packed;
   void* v_packed;
+  // Only these keys are packed now: from `first`, a multiple of 32, to `first + count`.
+  int64_t first = 0;
+  int64_t count = kKeyBlock;
+  // What will be packed next lies this far from these rows, in bytes; 0 for the rows that follow.
+  int64_t k_next_bytes = 0;
+  int64_t v_next_bytes = 0;
 };
 
 // A run of rows of one (sequence, key/value head). Row r is query position r / group of head r % group of the group.
@@ -180,4 +186,43 @@ struct KeyRange {
   int64_t end;
 };
 
+// What time is spent on, for builds with FA_PROFILE (benchmarks/profile_parts.py); otherwise nothing of it is compiled.
+// kBusy is all that threads do from the start of their first task to the end of their last, kCall a call from outside.
+enum Part { kPacking, kScoreProducts, kExponentials, kValueProducts, kBusy, kCall, kParts };
+
 }  // namespace flash_attn
+
+#ifdef FA_PROFILE
+extern "C" uint64_t flash_attn_profile_ticks[flash_attn::kParts];
+
+namespace {
+
+// Of this thread and this file, until FA_TIMES_DONE: threads that share a counter would wait for each other.
+__thread uint64_t profile_ticks[flash_attn::kParts];
+
+struct PartTimer {
+  explicit PartTimer(flash_attn::Part p) : part(p), start(__builtin_ia32_rdtsc()) {}
+  ~PartTimer() { profile_ticks[part] += __builtin_ia32_rdtsc() - start; }
+  flash_attn::Part part;
+  uint64_t start;
+};
+
+struct PartFlush {
+  ~PartFlush() {
+    for (int part = 0; part < flash_attn::kParts; ++part) {
+      __atomic_fetch_add(&flash_attn_profile_ticks[part], profile_ticks[part], __ATOMIC_RELAXED);
+      profile_ticks[part] = 0;
+    }
+  }
+};
+
+}  // namespace
+
+// From here to the end of the scope.
+#define FA_TIMED(part) const PartTimer part_timer(flash_attn::part)
+// At the start of every function that a task or a call enters by.
+#define FA_TIMED_TASK() const PartFlush part_flush
+#else
+#define FA_TIMED(part) static_assert(true)
+#define FA_TIMED_TASK() static_assert(true)
+#endif

@@ -50,20 +50,28 @@ FA_INLINE void ask_for_row(const void* row, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(static_cast<const char*>(row) + at);
 }
 
+FA_INLINE int64_t last_key(const PackBlock& block) { return smaller(block.keys, block.first + block.count); }
+
+// Asks for what will be read in place of row `key` later.
+FA_INLINE void ask_for_next(const PackBlock& block, const void* const* rows, int64_t next_bytes, int64_t key, int64_t offset,
+                            int64_t bytes) {
+  const void* row = next_bytes != 0 ? rows[key] : rows[smaller(key + kRowsAhead, last_key(block) - 1)];
+  ask_for_row(static_cast<const char*>(row) + next_bytes + offset, bytes);
+}
+
 template <class Compute, class T>
 FA_INLINE void pack_keys(const PackBlock& block) {
   using Reader = KeyReader<Compute, T>;
   using Unit = typename Compute::Unit;
-  Unit* panel = static_cast<Unit*>(block.k_packed);
   const int64_t units = Layout<Compute>::key_units(block.head_dim);
+  Unit* panel = static_cast<Unit*>(block.k_packed) + block.first * units;
   const int64_t whole_units = block.head_dim / Compute::kDepth / Vector::kLanes * Vector::kLanes;
-  for (int64_t first = 0; first < block.keys; first += kPanel) {
+  for (int64_t first = block.first; first < last_key(block); first += kPanel) {
     for (int64_t half = 0; half < kPanel; half += Vector::kLanes) {
       const T* const* rows = reinterpret_cast<const T* const*>(block.k_rows) + first + half;
       const int64_t keys = larger(0, smaller(Vector::kLanes, block.keys - first - half));
-      for (int64_t key = 0; key < Vector::kLanes; ++key) {
-        const int64_t ahead = smaller(first + half + key + kRowsAhead, block.keys - 1);
-        ask_for_row(block.k_rows[ahead], block.head_dim * static_cast<int64_t>(sizeof(T)));
+      for (int64_t key = 0; key < keys; ++key) {
+        ask_for_next(block, block.k_rows, block.k_next_bytes, first + half + key, 0, block.head_dim * static_cast<int64_t>(sizeof(T)));
       }
       for (int64_t unit = 0; unit < whole_units; unit += Vector::kLanes) {
         Vector::Register tile[Vector::kLanes];
@@ -95,22 +103,24 @@ FA_INLINE void pack_keys(const PackBlock& block) {
 template <class T>
 FA_INLINE void pack_values(FloatCompute, const PackBlock& block) {
   const T* const* rows = reinterpret_cast<const T* const*>(block.v_rows);
+  constexpr int64_t size = sizeof(T);
   float* panels = static_cast<float*>(block.v_packed);
   const int64_t columns = Layout<FloatCompute>::columns(block.head_dim);
-  const int64_t padded = round_up(block.keys, kPanel);
+  const int64_t last = last_key(block);
+  const int64_t padded = round_up(last, kPanel);
   for (int64_t column = 0; column < columns; column += kPanel) {
     const int64_t width = smaller(kPanel, columns - column);
     const int64_t real = smaller(width, block.head_dim - column);
     float* panel = panels + column * Layout<FloatCompute>::kValueUnits;
-    for (int64_t key = 0; key < block.keys; ++key) {
-      ask_for_row(rows[smaller(key + kRowsAhead, block.keys - 1)] + column, width * static_cast<int64_t>(sizeof(T)));
+    for (int64_t key = block.first; key < last; ++key) {
+      ask_for_next(block, block.v_rows, block.v_next_bytes, key, column * size, width * size);
       const T* row = rows[key] + column;
       int64_t n = 0;
       for (; n + Vector::kLanes <= real; n += Vector::kLanes) Vector::store(panel + key * width + n, Vector::load(row + n));
       for (; n < real; ++n) panel[key * width + n] = to_float(row[n]);
       for (; n < width; ++n) panel[key * width + n] = 0.0f;
     }
-    for (int64_t n = block.keys * width; n < padded * width; ++n) panel[n] = 0.0f;
+    for (int64_t n = last * width; n < padded * width; ++n) panel[n] = 0.0f;
   }
 }
 
@@ -120,15 +130,15 @@ FA_INLINE void pack_values(PairCompute, const PackBlock& block) {
   const bfloat16* const* rows = reinterpret_cast<const bfloat16* const*>(block.v_rows);
   uint32_t* panels = static_cast<uint32_t*>(block.v_packed);
   const int64_t columns = Layout<PairCompute>::columns(block.head_dim);
-  const int64_t padded = round_up(block.keys, kPanel) / 2;
-  const int64_t units = (block.keys + 1) / 2;
+  const int64_t padded = round_up(last_key(block), kPanel) / 2;
+  const int64_t units = (last_key(block) + 1) / 2;
   for (int64_t column = 0; column < columns; column += kPanel) {
     const int64_t width = smaller(kPanel, columns - column);
     const int64_t real = smaller(width, block.head_dim - column);
     uint32_t* panel = panels + column * Layout<PairCompute>::kValueUnits;
-    for (int64_t unit = 0; unit < units; ++unit) {
-      ask_for_row(rows[smaller(2 * unit + kRowsAhead, block.keys - 1)] + column, width * 2);
-      ask_for_row(rows[smaller(2 * unit + 1 + kRowsAhead, block.keys - 1)] + column, width * 2);
+    for (int64_t unit = block.first / 2; unit < units; ++unit) {
+      ask_for_next(block, block.v_rows, block.v_next_bytes, 2 * unit, column * 2, width * 2);
+      if (2 * unit + 1 < block.keys) ask_for_next(block, block.v_rows, block.v_next_bytes, 2 * unit + 1, column * 2, width * 2);
       const bfloat16* low = rows[2 * unit] + column;
       const bfloat16* high = 2 * unit + 1 < block.keys ? rows[2 * unit + 1] + column : nullptr;
       int64_t n = 0;
@@ -152,6 +162,8 @@ FA_INLINE void pack_values(PairCompute, const PackBlock& block) {
 
 template <class Compute, class T>
 void pack_block(const PackBlock* block) {
+  FA_TIMED_TASK();
+  FA_TIMED(kPacking);
   pack_keys<Compute, T>(*block);
   pack_values<T>(Compute{}, *block);
 }

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernel_interface.h"
+
 namespace flash_attn {
 
 struct Free {
@@ -95,6 +97,8 @@ void for_each_task(int64_t tasks, int64_t scratch_bytes, const Body& body) {
   const Workspace scratch(workers * ((scratch_bytes + 63) / 64 * 64));
   std::atomic<int64_t> arrivals{0};
   torch::stable::parallel_for(0, workers, 1, [&](int64_t, int64_t) {
+    FA_TIMED_TASK();
+    FA_TIMED(kBusy);
     char* mine = scratch.get() + arrivals.fetch_add(1) * ((scratch_bytes + 63) / 64 * 64);
     for (int64_t task = next.fetch_add(1); task < tasks; task = next.fetch_add(1)) body(task, mine);
   });
