@@ -16,12 +16,12 @@ from kernel_hub.errors import EntryNotFoundError, InvalidDocumentError, PublishR
 from kernel_hub.model.digest import covers
 from kernel_hub.model.metadata import MAX_BYTES as MAX_METADATA_BYTES
 from kernel_hub.model.metadata import Metadata
-from kernel_hub.model.source import Pin, Source
+from kernel_hub.model.source import Pin, Sink, Source
 
 _MAX_SOURCE_BYTES = 16 << 20
 
 
-def published_api(source: Source, pin: Pin, labels: Collection[str] = ()) -> ApiRecord:
+def published_api(source: Source | Sink, pin: Pin, labels: Collection[str] = ()) -> ApiRecord:
     """What a published commit offers.
 
     Args:
@@ -41,7 +41,7 @@ def published_api(source: Source, pin: Pin, labels: Collection[str] = ()) -> Api
         return _from_sources(source, pin, labels)
 
 
-def _from_sources(source: Source, pin: Pin, labels: Collection[str]) -> ApiRecord:
+def _from_sources(source: Source | Sink, pin: Pin, labels: Collection[str]) -> ApiRecord:
     paths = [entry.path.removeprefix("build/") for entry in source.files(pin.repo, pin.commit, "build")]
     there = sorted({path.partition("/")[0] for path in paths if path.endswith("/metadata.json")})
     if not there:

@@ -106,11 +106,13 @@ class Outgoing:
         builds: In order of their labels; all of one kernel and version.
         card: The template of the card; None if there is none.
         benchmarks: Benchmark files.
+        api: The record of what the version offers; None if it is not known.
     """
 
     builds: tuple[OutgoingBuild, ...]
     card: str | None
     benchmarks: tuple[OutgoingFile, ...]
+    api: OutgoingFile | None = None
 
     @property
     def metadata(self) -> Metadata:

@@ -18,13 +18,14 @@ from kernel_hub.build.audit.layout import check_build
 from kernel_hub.build.card import PLAIN_CARD, Card, public_names, render_card
 from kernel_hub.build.delivery import MAIN, README, listed, propose_builds, require_arrival, send
 from kernel_hub.build.outgoing import Outgoing, collect
+from kernel_hub.build.promises import keep_promises
 from kernel_hub.build.sending import BOUNDS, Bounds, divided, planned
 from kernel_hub.build.toolchain import find_torch
 from kernel_hub.errors import PublishRefusedError, RepositoryNotFoundError, ToolchainError
 from kernel_hub.model.commit import StoredBlob
 from kernel_hub.model.repo_path import check_ref_name
 from kernel_hub.model.requirement import RepoId
-from kernel_hub.model.source import FileEntry, GitBlob, LfsBlob, Proposal, Refs, Sink
+from kernel_hub.model.source import FileEntry, GitBlob, LfsBlob, Pin, Proposal, Refs, Sink
 from kernel_hub.signatures import PrivateKey
 from kernel_hub.signing import sign_folder
 
@@ -106,7 +107,7 @@ def publish(
         What was sent, and what was there already.
 
     Raises:
-        CheckFailedError: If a build breaks a rule that builds must keep.
+        CheckFailedError: If a build breaks a rule that builds must keep, or what its version offers already.
         PublishRefusedError: If a build is not what its digest says, the builds do not belong together, their sources
             were not committed, or the target shows something else afterwards.
         InvalidDocumentError: If metadata, a label, the card or the branch's name is malformed.
@@ -134,7 +135,11 @@ def publish(
             hint="its owner publishes a first build of this version, or makes the branch; then propose again",
         )
     start = head or refs.branches.get(MAIN)
-    plan = planned(outgoing, sink.files(repo, start) if start else (), new_branch=head is None)
+    there = sink.files(repo, start) if start else ()
+    pin = Pin(repo, head, ref=target) if head else None
+    outgoing, unsure = keep_promises(outgoing, sink, pin, there)
+    notes += [unsure] if unsure else []
+    plan = planned(outgoing, there, new_branch=head is None)
     commits = divided(plan, outgoing.builds, bounds)
     write_card, reason = (
         (False, "the card is not proposed: it is written when builds are published")

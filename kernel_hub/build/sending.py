@@ -54,7 +54,8 @@ class Plan:
 def files_of(outgoing: Outgoing) -> dict[str, OutgoingFile]:
     """Everything to publish, by path."""
     files = [file for build in outgoing.builds for file in build.files]
-    return {file.path: file for file in (*files, *outgoing.benchmarks)}
+    own = () if outgoing.api is None else (outgoing.api,)
+    return {file.path: file for file in sorted((*files, *outgoing.benchmarks, *own), key=lambda file: file.path)}
 
 
 def planned(outgoing: Outgoing, there: Iterable[FileEntry], *, new_branch: bool) -> Plan:

@@ -44,9 +44,9 @@ def test_text_says_what_was_sent_and_a_second_time_that_nothing_changed(run: Run
     assert (first.code, first.err) == (second.code, second.err) == (0, "")
     assert first.out.startswith("acme/axpy@v1 (")
     assert first.out.splitlines()[0].endswith(": published")
-    assert "  build: torch-cpu\n  build: torch-cuda\n  files: 6 sent (" in first.out
+    assert "  build: torch-cpu\n  build: torch-cuda\n  files: 7 sent (" in first.out
     assert second.out.splitlines()[0].endswith(": unchanged")
-    assert "  files: 0 sent (0 B), 6 there already\n" in second.out
+    assert "  files: 0 sent (0 B), 7 there already\n" in second.out
 
 
 def test_the_next_step_is_printed_and_can_be_taken_as_it_stands(run: Run, builds: Path, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_dry_run_changes_nothing(run: Run, builds: Path, tmp_path: Path) -> No
     registry = DirectoryRegistry.create(tmp_path / "registry")
     words = ("publish", str(builds), "--repo", "acme/axpy", "--dry-run", "--json")
     answer = run(*words, "--to", str(tmp_path / "registry")).json
-    assert (answer["status"], answer["commit"], len(answer["added"])) == ("planned", None, 6)
+    assert (answer["status"], answer["commit"], len(answer["added"])) == ("planned", None, 7)
     with pytest.raises(RepositoryNotFoundError):
         registry.refs(RepoId("acme", "axpy"))
     result = run(*words, "--to", str(tmp_path / "absent"))

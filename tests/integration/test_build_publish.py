@@ -10,10 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from kernel_hub.build.interface import ApiRecord
 from kernel_hub.build.pipeline import build
 from kernel_hub.build.publish import Status, publish
 from kernel_hub.build.sending import Bounds
-from kernel_hub.errors import ConflictError, InvalidDocumentError, PublishRefusedError, UnsafePathError
+from kernel_hub.errors import (
+    CheckFailedError,
+    ConflictError,
+    InvalidDocumentError,
+    PublishRefusedError,
+    UnsafePathError,
+)
 from kernel_hub.model.metadata import Metadata, Provenance, SourceState
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.model.source import Addition, FileEntry
@@ -69,7 +76,7 @@ def test_builds_arrive_on_the_versions_branch_and_the_card_on_main(kernel: Path,
     assert report.labels == ("torch-cuda", "torch-rocm")
     assert report.commit == registry.refs(REPO).branches["v1"]
     assert paths(registry) == sorted(report.added)
-    assert set(paths(registry)) == {"benchmarks/benchmark.py"} | {
+    assert set(paths(registry)) == {"api.json", "benchmarks/benchmark.py"} | {
         f"build/{path.relative_to(kernel / 'build').as_posix()}"
         for path in (kernel / "build").rglob("*")
         if path.is_file() and path.name != "CARD.md"
@@ -98,16 +105,18 @@ def test_publishing_again_changes_nothing(kernel: Path, registry: DirectoryRegis
 def test_only_what_changed_is_sent_and_only_stale_files_of_the_builds_go(
     kernel: Path, registry: DirectoryRegistry
 ) -> None:
+    (kernel / "torch-ext" / "axpy" / "before.py").write_text("")
+    build(kernel, backends=["cuda", "rocm"])
     publish(kernel, registry, REPO)
     put(registry, "v1", {"docs/guide.md": b"kept", "build/torch29-cxx11-cpu-x86_64-linux/metadata.json": b"{}"})
     put(registry, "v1", {"build/torch-cuda/old.py": b""})
-    (kernel / "torch-ext" / "axpy" / "layers.py").unlink()
+    (kernel / "torch-ext" / "axpy" / "before.py").unlink()
     (kernel / "torch-ext" / "axpy" / "more.py").write_text("")
     build(kernel, backends=["cuda"])
     report = publish(kernel, registry, REPO)
     assert "build/torch-cuda/more.py" in report.added
     assert "build/torch-cuda/_types.pyi" not in report.added
-    assert report.deleted == ("build/torch-cuda/layers.py", "build/torch-cuda/old.py")
+    assert report.deleted == ("build/torch-cuda/before.py", "build/torch-cuda/old.py")
     assert {"docs/guide.md", "build/torch29-cxx11-cpu-x86_64-linux/metadata.json"} <= set(paths(registry))
 
 
@@ -309,8 +318,40 @@ def test_builds_too_large_for_one_commit_arrive_whole_one_after_the_other(
     ]
     assert labels == [{"torch-cuda"}, {"torch-cuda", "torch-rocm"}]
     with pytest.raises(PublishRefusedError, match="a proposal is one"):
-        (kernel / "build" / "torch-cuda" / "__init__.py").write_text("CHANGED = 1\n__all__ = ['CHANGED']\n")
-        (kernel / "build" / "torch-rocm" / "__init__.py").write_text("CHANGED = 1\n__all__ = ['CHANGED']\n")
-        rewrite(kernel / "build" / "torch-cuda")
-        rewrite(kernel / "build" / "torch-rocm")
+        for label in ("torch-cuda", "torch-rocm"):
+            entry = kernel / "build" / label / "__init__.py"
+            entry.write_text(f"{entry.read_text()}# changed\n")
+            rewrite(entry.parent)
         publish(kernel, registry, REPO, bounds=Bounds(files=3), propose=True)
+
+
+def offered(registry: DirectoryRegistry) -> ApiRecord:
+    return ApiRecord.parse(text(registry, "v1", "api.json").encode())
+
+
+def test_what_the_builds_offer_is_written_beside_them(kernel: Path, registry: DirectoryRegistry) -> None:
+    publish(kernel, registry, REPO)
+    assert (list(offered(registry).functions), list(offered(registry).layers)) == (["axpy"], ["Axpy"])
+
+
+def test_a_build_that_drops_what_its_version_offers_is_refused(kernel: Path, registry: DirectoryRegistry) -> None:
+    publish(kernel, registry, REPO)
+    before = registry.refs(REPO).branches["v1"]
+    init = kernel / "build" / "torch-cuda" / "__init__.py"
+    init.write_text("def other(x):\n    return x\n\n__all__ = ['other']\n")
+    rewrite(init.parent)
+    with pytest.raises(CheckFailedError, match=r"axpy is no longer offered .*raise general\.version"):
+        publish(kernel, registry, REPO)
+    assert registry.refs(REPO).branches["v1"] == before
+
+
+def test_a_function_more_is_promised_once_every_build_has_it(kernel: Path, registry: DirectoryRegistry) -> None:
+    publish(kernel, registry, REPO)
+    for label in ("torch-cuda", "torch-rocm"):
+        init = kernel / "build" / label / "__init__.py"
+        init.write_text(f"{init.read_text()}\n\ndef more(x):\n    return x\n\n\n__all__ += ['more']\n")
+        rewrite(init.parent)
+    publish(kernel / "build" / "torch-cuda", registry, REPO)
+    assert list(offered(registry).functions) == ["axpy"]
+    publish(kernel, registry, REPO)
+    assert list(offered(registry).functions) == ["axpy", "more"]
