@@ -17,7 +17,7 @@ from kernel_hub.server.exchange import Site
 from kernel_hub.sources.directory import DirectoryRegistry
 from kernel_hub.sources.hub import HubSink, HubSource
 from kernel_hub.sources.wrappers import CachedSource
-from tests.support.hub_faults import HubLayout
+from tests.support.hub_layout import HubLayout
 from tests.support.memory import MemoryRegistry
 
 REPO = RepoId("acme", "axpy")

@@ -21,10 +21,12 @@ from kernel_hub.model.commit import StoredBlob
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.model.visibility import Visibility
 from kernel_hub.server.exchange import Site
+from tests.support import faults as fault
 from tests.support.child import run_python
 from tests.support.fake_kernels import publish_fake_kernel, write_fake_kernel
+from tests.support.faults import Faults
 from tests.support.hub import HubServer
-from tests.support.hub_faults import CutBody, Faults, HubLayout
+from tests.support.hub_layout import HubLayout
 
 REPO = RepoId("acme", "axpy")
 NAME, KIND = "acme/axpy", "kernel"
@@ -245,10 +247,10 @@ def test_model_client_sees_the_same_repository(api: HfApi, hub_server: HubServer
 
 def test_cut_download_is_resumed_where_it_ended(start_hub: Callable[..., HubServer], tmp_path: Path) -> None:
     faults = Faults()
-    hub = start_hub(wrap=faults.around)
+    hub = start_hub(wrap=faults)
     content = bytes(range(256)) * (12 << 12)
     publish_fake_kernel(hub.registry, REPO, extra_files={"k.so": content})
-    faults.add(CutBody(11 << 20), method="GET", path="k.so", times=1)
+    faults.add(fault.cut(11 << 20), "k.so", method="GET", times=1)
     api = HfApi(endpoint=hub.url, token="hf_any")
     path = api.hf_hub_download(NAME, "k.so", repo_type=KIND, revision="v1", cache_dir=tmp_path / "cache")
     assert Path(path).read_bytes() == content

@@ -16,9 +16,10 @@ from kernel_hub.model.status import FILE_NAME, Redirect, UnknownStatus, parse_st
 from kernel_hub.plan import Request
 from kernel_hub.settings import load_settings
 from kernel_hub.sources.directory import DirectoryRegistry
+from tests.support import faults as fault
 from tests.support.fake_kernels import publish_fake_kernel
+from tests.support.faults import Faults
 from tests.support.hub import HubServer
-from tests.support.hub_faults import Answer, Faults
 
 CPU = Host.from_json({"cpu": "x86_64", "os": "linux", "torch": "2.13.0", "backend": "cpu", "devices": []})
 VECTOR = Path(__file__).parents[1] / "vectors" / "repo-format" / FILE_NAME
@@ -154,8 +155,8 @@ def test_a_destination_that_is_allowed_at_its_commit_loads(hub_server: HubServer
 
 def test_a_publisher_that_cannot_be_looked_up_is_not_called_untrusted(start_hub, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     faults = Faults()
-    faults.add(Answer(503), path="organizations/mallory")
-    hub = start_hub(wrap=faults.around)
+    faults.add(fault.status(503), "organizations/mallory")
+    hub = start_hub(wrap=faults)
     publish_fake_kernel(hub.registry, "acme/axpy", extra_files=moved("mallory/axpy"))
     loader = Loader(load_settings({"HF_HOME": str(tmp_path / "hf"), "HF_ENDPOINT": hub.url}, tmp_path), CPU)
     with pytest.raises(TrustUnknownError, match="could not check"):
