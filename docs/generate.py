@@ -110,11 +110,9 @@ python -m benchmarks.loader --out benchmarks/results/loader.json && python docs/
 {report.tables(result)}
 
 Of the own time of a warm load by commit, {own["import_ms"]["median"]:.3g} ms are the import of kernel_hub's modules, and
-{own["own_call_ms"]["median"]:.3g} ms the call: reading the settings, describing the machine, reading the remembered listing,
-choosing a build, and looking at each file's state. Nothing is asked, and no HTTP library is imported. On Python 3.11 most of
-the import is the standard `dataclass` decorator, which compiles the source of each method of each value class. A cold load
-also pays for the import of huggingface_hub's HTTP library, as the peer does in its own import, and for as many round trips as
-the table says are in series.
+{own["own_call_ms"]["median"]:.3g} ms the call. Nothing is asked, and no HTTP library is imported. A cold load also pays for
+huggingface_hub's HTTP library, as the peer does in its own import, and for as many round trips as the table says are in
+series. A build of small files whose source names them as git does needs two digests of each, of which plain hashlib makes one.
 """
 
 

@@ -101,6 +101,7 @@ class Bench:
         with_torch: bool = True,
     ) -> None:
         self._hub = hub
+        self.url = hub.url
         self._folder = folder
         self._expected = EXPECTED if expected is None else expected
         self._script = script
@@ -163,6 +164,8 @@ class Bench:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # Not in this project, whose own configuration would be read.
+            cwd=home,
             env=environment(home, self._hub.url) | environ,
         )
 

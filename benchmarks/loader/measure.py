@@ -57,7 +57,7 @@ def load_tasks(scale: float) -> list[LoadTask]:
     tasks = []
     for delay_ms in (0, DELAY_MS):
         tasks += [
-            LoadTask("small", cache, wish, delay_ms, rounds(9))
+            LoadTask("small", cache, wish, delay_ms, rounds(7))
             for cache, wish in (
                 ("cold", "version"),
                 ("cold", "commit"),
@@ -67,11 +67,11 @@ def load_tasks(scale: float) -> list[LoadTask]:
             )
         ]
         tasks += [
-            LoadTask("variants", cache, wish, delay_ms, rounds(7))
+            LoadTask("variants", cache, wish, delay_ms, rounds(3))
             for cache, wish in (("cold", "version"), ("warm", "version"), ("warm", "commit"))
         ]
-        tasks += [LoadTask(kernel, "cold", "version", delay_ms, rounds(3)) for kernel in ("python", "bundled")]
-    return [*tasks, LoadTask("python", "warm", "commit", 0, rounds(5))]
+        tasks += [LoadTask(kernel, "cold", "version", delay_ms, rounds(2)) for kernel in ("python", "bundled")]
+    return [*tasks, LoadTask("python", "warm", "commit", 0, rounds(3))]
 
 
 def measure_load(bench: Bench, task: LoadTask, published: Published) -> dict[str, Any]:

@@ -16,6 +16,21 @@ _KERNELS = {
 }
 
 
+_STAGES = {
+    "settings": "reading the settings",
+    "machine": "describing the machine",
+    "choice": "the remembered listing, trust, and choosing a build",
+    "artifact": "looking whether every file is here",
+    "verification": "verification, with what a stamp saves",
+    "import": "importing the kernel",
+}
+_PACKAGES = {
+    OURS: "kernel_hub",
+    "packaging": "packaging, for versions",
+    "others": "Python's own, as far as torch has not imported them",
+}
+
+
 def tables(result: Mapping[str, Any]) -> str:
     """The whole result."""
     sections = (
@@ -24,9 +39,10 @@ def tables(result: Mapping[str, Any]) -> str:
         ("Load, in a fresh process with torch imported", _loads(result)),
         ("Six processes at once, cold", _crowds(result)),
         ("Own time of a warm load by commit", _own(result)),
+        ("Where the time goes", _parts(result)),
         ("Verification", _verifying(result)),
     )
-    return "\n\n".join(f"## {title}\n\n{text}" for title, text in sections)
+    return "\n\n".join(f"## {title}\n\n{text}" for title, text in sections if text)
 
 
 def goals(result: Mapping[str, Any]) -> Iterator[tuple[str, str, float, bool]]:
@@ -129,12 +145,61 @@ def _own(result: Mapping[str, Any]) -> str:
     return f"{table}\n\nThe kernel's body itself, taken off above, takes {_ms(own['body_ms'])} ms."
 
 
+def _parts(result: Mapping[str, Any]) -> str:
+    """Empty for a result of before there were parts."""
+    if "parts" not in result:
+        return ""
+    parts = result["parts"]
+    call, http = parts["call"], parts["http"]
+    warm = [(what, _ms(call[part])) for part, what in _STAGES.items()]
+    rest = call["whole"]["median"] - sum(call[part]["median"] for part in _STAGES)
+    warm += [("the rest", _short(rest)), ("the whole call", _ms(call["whole"]))]
+    imports = [
+        (f"{what} ({parts['modules'][package]} modules)", _ms(parts["imports"][package]))
+        for package, what in _PACKAGES.items()
+        if package in parts["imports"]
+    ]
+    cold = _row(result, kernel="small", cache="cold", wish="version", delay_ms=50)[OURS]
+    series, whole = cold["series"]["median"], cold["whole_ms"]["median"]
+    chain = [
+        ("import of kernel_hub", _ms(cold["import_ms"])),
+        ("import of the HTTP library of huggingface_hub", _ms(http["library"])),
+        ("its session: more imports, and the certificates of the system", _ms(http["session"])),
+        (f"{series:.0f} round trips in series, at 50 ms", _short(series * 50)),
+    ]
+    known = cold["import_ms"]["median"] + http["library"]["median"] + http["session"]["median"] + series * 50
+    chain += [("the rest: answers on both sides, writing, and all of the above", _short(whole - known))]
+    chain += [("the whole cold load by version", _ms(cold["whole_ms"]))]
+    return "\n\n".join(
+        (
+            "A warm call by commit, stage by stage:",
+            _table(("stage", "ms"), warm),
+            f"A kernel that registers operators has torch name all of its own first, which takes "
+            f"{_ms(call['operators'])} ms of its import. A `pyproject.toml` in the working folder is read with the settings: for "
+            f"this project's, {_ms(call['settings of a project'])} ms.",
+            "The import of `from kernel_hub import get_kernel` after torch, by package, as `-X importtime` counts it:",
+            _table(("package", "ms"), imports),
+            "The first row of cold loads at 50 ms above, with what was measured apart taken from the whole:",
+            _table(("part", "ms"), chain),
+        )
+    )
+
+
 def _verifying(result: Mapping[str, Any]) -> str:
     rows = [
-        (row["build"], _count(row["verify_mb_per_s"]), _count(row["hashlib_mb_per_s"]), _times(row["ratio"]))
+        (
+            row["build"],
+            _count(row["verify_mb_per_s"]),
+            _count(row["hashlib_mb_per_s"]),
+            _times(row["ratio"]),
+            _times(row["same_digests_ratio"]) if "same_digests_ratio" in row else "",
+        )
         for row in result["verifying"]
     ]
-    return _table(("build", "verify, MB/s", "hashlib, MB/s", "ratio"), rows)
+    head = ("build", "verify, MB/s", "hashlib, MB/s", "ratio")
+    if all(row[-1] for row in rows):
+        return _table((*head, "ratio if hashlib makes the source's ids, too"), rows)
+    return _table(head, [row[:-1] for row in rows])
 
 
 def _row(result: Mapping[str, Any], **wanted: object) -> Mapping[str, Any]:
