@@ -76,6 +76,7 @@ class Step:
         folder: Where it runs.
         output: The file it makes.
         depfile: Where it lists the headers it read; None if it does not.
+        launcher: What is put before the arguments to run them; the output does not depend on it.
     """
 
     name: str
@@ -83,10 +84,22 @@ class Step:
     folder: Path
     output: Path
     depfile: Path | None = None
+    launcher: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """All that is run."""
+        return self.launcher + self.argv
 
 
 def compile_steps(
-    job: NativeJob, module_id: str, layout: Layout, compiler: Path, python_include: Path | None
+    job: NativeJob,
+    module_id: str,
+    layout: Layout,
+    compiler: Path,
+    python_include: Path | None,
+    *,
+    launcher: tuple[str, ...] = (),
 ) -> tuple[Step, ...]:
     """One step for each source of a job, in the recipe's order; headers among the sources are left out.
 
@@ -96,6 +109,7 @@ def compile_steps(
         layout: Where things lie.
         compiler: The C++ compiler.
         python_include: Where Python.h lies; None if the framework does without.
+        launcher: What the C++ compiler, and only that, is run through.
     """
     flags = _Flags(job, module_id, layout, python_include)
     steps = []
@@ -106,7 +120,9 @@ def compile_steps(
             depfile = output.with_name(f"{output.name}.d")
             files = ("-c", source, "-o", str(output), "-MD", "-MF", str(depfile))
             includes = [f"-I{folder}" for folder in component.include]
+            through: tuple[str, ...] = ()
             if suffix in _CXX_SUFFIXES:
+                through = launcher
                 argv = (str(compiler), *files, *includes, *flags.common, *flags.host, *component.cxx_flags)
             elif suffix == CUDA_SUFFIX and job.toolkit is not None:
                 device = device_options(compiler, source, chosen_archs(component.archs, job.toolkit.version))
@@ -117,7 +133,7 @@ def compile_steps(
             else:
                 continue
             name = "binding" if component.name == _BINDING else component.name
-            steps.append(Step(f"{name}: {source}", argv, layout.folder, output, depfile))
+            steps.append(Step(f"{name}: {source}", argv, layout.folder, output, depfile, through))
     return tuple(steps)
 
 

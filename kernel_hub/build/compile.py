@@ -47,7 +47,7 @@ class Programs:
             if self._ended:
                 raise CancelledError
             program = subprocess.Popen(
-                step.argv, cwd=step.folder, env=environment, stdin=subprocess.DEVNULL, stdout=output,
+                step.command, cwd=step.folder, env=environment, stdin=subprocess.DEVNULL, stdout=output,
                 stderr=subprocess.STDOUT, process_group=0,
             )  # fmt: skip
             self._running.add(program)
@@ -84,13 +84,13 @@ def run_step(step: Step, environment: Mapping[str, str], log: Path, programs: Pr
     log.parent.mkdir(parents=True, exist_ok=True)
     step.output.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as file:
-        file.write(f"$ {shlex.join(step.argv)}\n".encode("utf-8", "surrogateescape"))
+        file.write(f"$ {shlex.join(step.command)}\n".encode("utf-8", "surrogateescape"))
         file.flush()
         start = file.tell()
         try:
             program = programs.start(step, environment, file)
         except OSError as error:
-            raise ToolchainError(f"{step.argv[0]} cannot be started: {error}") from error
+            raise ToolchainError(f"{step.command[0]} cannot be started: {error}") from error
         status = _wait(step, program, programs)
     if status == 0:
         return

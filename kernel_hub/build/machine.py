@@ -27,6 +27,19 @@ class Compiler:
 
 
 @dataclass(frozen=True, slots=True)
+class CompilerCache:
+    """A program that runs a C++ compiler only if it has not compiled the same before (ccache).
+
+    Attributes:
+        path: The program, which is given the compiler's whole command.
+        environment: The variables it reads.
+    """
+
+    path: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class TorchSdk:
     """An installed torch, as far as building against it goes.
 
@@ -106,6 +119,7 @@ class Machine:
         tvm_ffi: The tvm-ffi to build against.
         python_include: Where Python.h lies.
         cuda: CUDA toolkits, oldest first.
+        compiler_cache: What C++ sources are compiled through; None to compile them at once.
         absent: Why something is missing, by its name: "compiler", "torch", "tvm-ffi", "python", "cuda".
         remedies: What to do about it, by the same names.
     """
@@ -117,5 +131,6 @@ class Machine:
     tvm_ffi: TvmFfiSdk | None = None
     python_include: Path | None = None
     cuda: tuple[CudaToolkit, ...] = ()
+    compiler_cache: CompilerCache | None = None
     absent: Mapping[str, str] = field(default_factory=dict)
     remedies: Mapping[str, str] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernel_hub.build.audit.elf import section_names, section_of
@@ -82,7 +82,8 @@ def compare_builds(
         InvalidDocumentError: As `build`.
     """
     project = open_project(folder)
-    machine = machine or find_machine()
+    # A cache would give the second build what the first one made.
+    machine = replace(machine or find_machine(), compiler_cache=None)
     jobs = choose(plan(project.recipes, machine), project, backends, variants)
     output = project.folder / "build"
     work = output.with_name(f".{output.name}-work")

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from packaging.version import InvalidVersion, Version
 
-from kernel_hub.build.machine import Compiler, CudaToolkit, Machine, TorchSdk, TvmFfiSdk
+from kernel_hub.build.machine import Compiler, CompilerCache, CudaToolkit, Machine, TorchSdk, TvmFfiSdk
 from kernel_hub.build.toolkits import fetched_homes
 from kernel_hub.errors import ToolchainError
 from kernel_hub.settings import BuildSettings, load_build_settings
@@ -66,6 +66,7 @@ def find_machine(settings: BuildSettings | None = None) -> Machine:
         tvm_ffi=attempt("tvm-ffi", find_tvm_ffi),
         python_include=attempt("python", _find_python),
         cuda=attempt("cuda", lambda: _find_cuda(said)) or (),
+        compiler_cache=_find_compiler_cache(said),
         absent=absent,
         remedies=remedies,
     )
@@ -170,6 +171,16 @@ def _find_compiler(named: str) -> Compiler:
     # Resolving links would lose the name, by which some compilers know what they are.
     path = Path(found).absolute()
     return Compiler(path, _ask((str(path), "--version")).partition("\n")[0].strip())
+
+
+def _find_compiler_cache(said: BuildSettings) -> CompilerCache | None:
+    """ccache, if it is on the search path."""
+    found = shutil.which("ccache")
+    if found is None:
+        return None
+    # A compiler is known by its content, as everywhere here; its date would differ between machines that share a cache.
+    usual = {"CCACHE_DIR": str(said.toolkits.with_name("ccache")), "CCACHE_COMPILERCHECK": "content"}
+    return CompilerCache(Path(found).absolute(), usual | dict(said.compiler_cache))
 
 
 def find_torch() -> TorchSdk:

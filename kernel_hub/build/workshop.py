@@ -163,7 +163,10 @@ class Workshop:
         logs = work / "logs"
         shutil.rmtree(logs, ignore_errors=True)
         environment = child_environment(self._work / "tmp", compiler.path, *([job.toolkit.nvcc] if job.toolkit else []))
-        steps = compile_steps(job, name, layout, compiler.path, self._machine.python_include)
+        cache = self._machine.compiler_cache
+        launcher = () if cache is None else (str(cache.path),)
+        environment |= {} if cache is None else cache.environment
+        steps = compile_steps(job, name, layout, compiler.path, self._machine.python_include, launcher=launcher)
         if not steps:
             raise BuildError(f"{job.document} names no source for {job.label}")
         count = self._counter(str(job.label), len(steps) + 1)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernel_hub.build.pipeline import build
+from kernel_hub.build.reproduce import compare_builds
 from kernel_hub.errors import CompileError
 
 LABEL = "torch-stable-abi211-cpu-x86_64-linux"
@@ -122,6 +123,26 @@ def test_after_a_failure_what_had_succeeded_is_not_compiled_again(kernel: Path) 
     (kernel / "part_9.cpp").write_text(good)
     build(kernel)
     assert compiled(kernel) == ["binding.cpp", "part_9.cpp"]
+
+
+def test_sources_are_compiled_through_ccache_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "one"
+    (folder / "torch-ext" / "many").mkdir(parents=True)
+    (folder / "include").mkdir()
+    (folder / "build.toml").write_text(RECIPE.format(sources='"part.cpp"'))
+    (folder / "part.cpp").write_text("int part() { return 1; }\n")
+    (folder / "binding.cpp").write_text(BINDING)
+    (folder / "torch-ext" / "many" / "__init__.py").write_text("from . import _ops\n\n__all__ = []\n")
+    program, said = tmp_path / "tools" / "ccache", tmp_path / "said"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$CCACHE_COMPILERCHECK $3" >>\'{said}\'\nexec "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    build(folder)
+    assert sorted(said.read_text().splitlines()) == ["content binding.cpp", "content part.cpp"]
+    said.unlink()
+    assert compare_builds(folder).identical
+    assert not said.exists()
 
 
 def test_without_its_working_folder_a_build_starts_from_nothing(kernel: Path) -> None:

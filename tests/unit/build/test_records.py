@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,8 @@ def test_a_forgotten_step_is_outdated(folder: Path) -> None:
 def test_a_record_that_cannot_be_read_only_makes_it_outdated(folder: Path, content: bytes) -> None:
     (folder / "a.o.record").write_bytes(content)
     assert not Records("cc").is_current(step(folder))
+
+
+def test_what_a_compiler_is_run_through_changes_nothing(folder: Path) -> None:
+    Records("cc").remember(step(folder))
+    assert Records("cc").is_current(replace(step(folder), launcher=("ccache",)))
