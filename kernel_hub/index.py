@@ -20,6 +20,7 @@ import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -63,6 +64,11 @@ class KnownStanding:
     standing: PublisherStanding
     asked_s: float
 
+    def dated(self) -> PublisherStanding:
+        """The standing with the day that it was looked up on, for when it cannot be looked up now."""
+        day = datetime.fromtimestamp(self.asked_s, UTC).date().isoformat()
+        return PublisherStanding(self.standing.trusted, f"{self.standing.reason}; looked up on {day}")
+
 
 class Index:
     """The facts below one folder.
@@ -81,6 +87,11 @@ class Index:
             return None if top is None else _known_refs(JsonObject(top, "refs.json"))
         except InvalidDocumentError:
             return None
+
+    def repos(self, source: str, namespace: str) -> tuple[RepoId, ...]:
+        """The repositories of a namespace whose references were seen."""
+        found = (path.parent.name for path in (self.root / source / namespace).glob("*/refs.json"))
+        return tuple(RepoId(namespace, name) for name in sorted(found))
 
     def remember_refs(self, source: str, repo: RepoId, refs: Refs, asked_s: float) -> None:
         """Keep references, and what they were before."""

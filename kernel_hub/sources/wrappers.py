@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -24,6 +23,7 @@ from kernel_hub.cache.worklock import Patience, WorkLock
 from kernel_hub.errors import (
     InvalidDocumentError,
     OfflineError,
+    RepositoryNotFoundError,
     RevisionNotFoundError,
     SourceUnavailableError,
 )
@@ -117,6 +117,15 @@ class CachedSource:
         Raises:
             OfflineError: If the network may not be used and nothing is remembered.
         """
+        try:
+            return self._refs(repo)
+        except (RepositoryNotFoundError, OfflineError) as error:
+            from kernel_hub.sources.near_names import with_meant
+
+            known = (self._inner, self._cache, self._index, self._key)
+            raise with_meant(error, repo, *known) from None
+
+    def _refs(self, repo: RepoId) -> Refs:
         known = self._index.refs(self._key, repo)
         if known is not None and self._inner is not None and self._is_current(known.asked_s):
             return known.refs
@@ -234,7 +243,7 @@ class CachedSource:
         """See `Source.publisher`. What was found out once serves when it cannot be asked, with its date."""
         known = self._index.standing(self._key, namespace)
         if known is not None and self._need_not_ask(known):
-            return known.standing if self._inner is not None else _dated(known.standing, known.asked_s)
+            return known.standing if self._inner is not None else known.dated()
         begun = self._begun.pop(namespace, None)
         try:
             found = self._asking.ask(
@@ -248,7 +257,7 @@ class CachedSource:
             self._index.remember_standing(self._key, namespace, found, self._clock())
             return found
         if known is not None:
-            return _dated(known.standing, known.asked_s)
+            return known.dated()
         return found or PublisherStanding(None, "nothing is known of it")
 
     def begin_publisher(self, namespace: str) -> None:
@@ -290,8 +299,3 @@ class CachedSource:
         """Keep the listing of a commit for this process; the part of it below `prefix`."""
         self._listings[repo, commit] = whole
         return tuple(entry for entry in whole if not prefix or entry.path.startswith(f"{prefix}/"))
-
-
-def _dated(standing: PublisherStanding, asked_s: float) -> PublisherStanding:
-    day = datetime.fromtimestamp(asked_s, UTC).date().isoformat()
-    return PublisherStanding(standing.trusted, f"{standing.reason}; looked up on {day}")
