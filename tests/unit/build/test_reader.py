@@ -57,7 +57,19 @@ def test_the_vectors_state_what_the_peer_refuses(case: dict[str, str], tmp_path:
         open_as_peer(tmp_path, case["recipe"].encode())
 
 
-@pytest.mark.parametrize("name", ["recipes/full.toml", "repo-format/build.v5.toml", "repo-format/build.noarch.toml"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "recipes/full.toml",
+        "recipes/axpy/build.toml",
+        "recipes/axpy/build.noarch.toml",
+        "recipes/classic/build.toml",
+        "recipes/cuda/build.toml",
+        "recipes/tvm-ffi/build.toml",
+        "repo-format/build.v5.toml",
+        "repo-format/build.noarch.toml",
+    ],
+)
 def test_a_recipe_reads_as_the_peer_reads_it(name: str, tmp_path: Path) -> None:
     content = (VECTORS / name).read_bytes()
     recipe = parse_recipe(content)
