@@ -1,13 +1,24 @@
-"""`python -m kernel_hub`: the command line without its script."""
+"""The command line, as `python -m kernel_hub` and as the installed script.
+
+It imports next to nothing itself, so that an interrupt while the rest is imported ends it as any other does.
+"""
 
 from __future__ import annotations
 
 import sys
 
-if __name__ == "__main__":
+
+def run() -> int:
+    """Run the command that this process's arguments name; the exit code."""
     try:
         from kernel_hub.cli import main
+
+        return main()
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        sys.exit(130)
-    sys.exit(main())
+        if sys.stderr is not None:
+            sys.stderr.write("interrupted\n")
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(run())

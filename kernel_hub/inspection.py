@@ -1,4 +1,4 @@
-"""What a kernel's builds say of themselves: the answer of `kernel-hub info`.
+"""What a kernel's builds say of themselves, and whether they fit a machine: the answer of `kernel-hub info`.
 
 Every build of the commit that loading would take is described, whether it fits a machine or not. Only metadata is read;
 a build whose metadata is missing or malformed is described by its fault. Leaves out which build is chosen (see
@@ -22,6 +22,7 @@ from kernel_hub.model.selection import Variant, Verdict
 from kernel_hub.model.source import Pin
 from kernel_hub.plan import Plan, Request
 from kernel_hub.planner import Planner
+from kernel_hub.refusal import nearest
 from kernel_hub.select import BUILD_FOLDER, METADATA_FILE
 from kernel_hub.settings import Settings
 
@@ -36,6 +37,8 @@ class BuildRecord:
         size_bytes: Their length together.
         metadata: What it says of itself; None if that cannot be read.
         fault: Why the metadata cannot be read; empty if it can.
+        is_chosen: Whether it is the one that would be loaded on the machine that was asked about.
+        obstacles: Everything that keeps it from fitting there, in one line; empty if it fits.
     """
 
     label: str
@@ -43,6 +46,8 @@ class BuildRecord:
     size_bytes: int
     metadata: Metadata | None
     fault: str
+    is_chosen: bool = False
+    obstacles: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """JSON values; metadata has the keys of its file, with the digest reduced to its algorithm and file count."""
@@ -60,10 +65,14 @@ class BuildRecord:
             "size_bytes": self.size_bytes,
             "metadata": document,
             "fault": self.fault or None,
+            "fits": not self.obstacles,
+            "chosen": self.is_chosen,
+            "obstacles": self.obstacles or None,
         }
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """What there is to say, as names and texts."""
+        yield "fits", "no: " + self.obstacles if self.obstacles else "yes, and is loaded" if self.is_chosen else "yes"
         yield "size", f"{self.size_bytes:,} bytes in {self.file_count} files"
         if self.metadata is None:
             yield "fault", self.fault
@@ -139,31 +148,44 @@ def inspect(settings: Settings, host: Host, request: Request) -> Inspection:
     plan = planner.plan(request)
     verdicts: tuple[Verdict, ...] = (*plan.selection.accepted, *plan.selection.rejected)
     variants = sorted((verdict.variant for verdict in verdicts), key=lambda variant: variant.name)
-    if plan.pin is None:
-        builds = tuple(_record_of_folder(plan, variant) for variant in variants)
-    else:
+    contents: Mapping[str, bytes] = {}
+    if plan.pin is not None:
         connection = planner.connect(request)
-        names = tuple(variant.name for variant in variants)
-        contents = read_metadata(connection.source, connection.cache, plan.pin, names)
-        builds = tuple(_record(variant, contents, str(plan.pin)) for variant in variants)
+        contents = read_metadata(connection.source, connection.cache, plan.pin, tuple(item.name for item in variants))
+    builds = tuple(_record(plan, variant, contents) for variant in variants)
     return Inspection(request.requirement, plan.source, plan.pin, builds)
 
 
-def _record(variant: Variant, contents: Mapping[str, bytes], described: str) -> BuildRecord:
+def _record(plan: Plan, variant: Variant, contents: Mapping[str, bytes]) -> BuildRecord:
+    near = {entry.rejected.variant.name: entry for entry in nearest(plan.selection)}.get(variant.name)
+    file_count, size_bytes, metadata, fault = (
+        _in_folder(plan.folders[variant.name]) if plan.pin is None else _in_commit(variant, contents, str(plan.pin))
+    )
+    return BuildRecord(
+        variant.name,
+        file_count,
+        size_bytes,
+        metadata,
+        fault,
+        is_chosen=plan.chosen is not None and plan.chosen.variant == variant,
+        obstacles="" if near is None else near.text.removeprefix(f"{variant.name}: "),
+    )
+
+
+def _in_commit(
+    variant: Variant, contents: Mapping[str, bytes], described: str
+) -> tuple[int, int, Metadata | None, str]:
     path = f"{BUILD_FOLDER}/{variant.name}/{METADATA_FILE}"
     content = contents.get(variant.name)
     if content is None and any(entry.path == path for entry in variant.files):
         fault = f"{path} of {described} is not in the cache, and the network may not be used"
-        return BuildRecord(variant.name, len(variant.files), variant.size_bytes, None, fault)
-    metadata, fault = _parse(content, f"{path} of {described}")
-    return BuildRecord(variant.name, len(variant.files), variant.size_bytes, metadata, fault)
+        return len(variant.files), variant.size_bytes, None, fault
+    return len(variant.files), variant.size_bytes, *_parse(content, f"{path} of {described}")
 
 
-def _record_of_folder(plan: Plan, variant: Variant) -> BuildRecord:
-    folder = plan.folders[variant.name]
+def _in_folder(folder: Path) -> tuple[int, int, Metadata | None, str]:
     sizes = [path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()]
-    metadata, fault = _parse(_content(folder / METADATA_FILE), str(folder / METADATA_FILE))
-    return BuildRecord(variant.name, len(sizes), sum(sizes), metadata, fault)
+    return len(sizes), sum(sizes), *_parse(_content(folder / METADATA_FILE), str(folder / METADATA_FILE))
 
 
 def _content(path: Path) -> bytes | None:

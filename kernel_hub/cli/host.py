@@ -19,11 +19,12 @@ def _run(_arguments: Namespace, console: Console) -> int:
     from kernel_hub.settings import load_settings
 
     host = this_host(load_settings())
-    console.answer(_text(host), host.to_json())
+    console.answer(facts_text(host), host.to_json())
     return 0
 
 
-def _text(host: Host) -> str:
+def facts_text(host: Host) -> str:
+    """Each fact of a machine in a line, and below it how it was found."""
     facts = {key: value for key, value in host.to_json().items() if key not in ("probes", "backend_version")}
     facts["backend"] = str(host.backend) if host.backend else None
     facts["devices"] = None if host.devices is None else [str(device) for device in host.devices]

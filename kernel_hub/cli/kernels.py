@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from kernel_hub.cli.command import (
@@ -19,6 +20,7 @@ from kernel_hub.cli.command import (
 )
 from kernel_hub.cli.console import error_to_json
 from kernel_hub.cli.documents import read_host
+from kernel_hub.cli.host import facts_text
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -55,7 +57,10 @@ def _explain(arguments: Namespace, console: Console) -> int:
     from kernel_hub.refusal import SHOWN
 
     plan = _loader(arguments, console).plan(_request(arguments))
-    console.answer(plan.text(shown=None if arguments.all else SHOWN), plan.to_json())
+    text = plan.text(shown=None if arguments.all or arguments.verbose else SHOWN)
+    if arguments.verbose:
+        text += f"\n  facts:\n{indent(facts_text(plan.selection.host), '    ')}"
+    console.answer(text, plan.to_json())
     return 0
 
 
@@ -132,7 +137,8 @@ EXPLAIN = Command(
     "explain",
     "show what loading a kernel would do and why",
     "Show the commit that a kernel resolves to, whether its code may run, the build that would be loaded, and why the "
-    "others would not: the closest ones, or all with --all. Nothing is downloaded but metadata. Exits with 0 also if no "
+    "others would not: the closest ones, or all with --all; with --verbose also each fact of the machine and how it was "
+    "found. Nothing is downloaded but metadata. Exits with 0 also if no "
     "build fits, because that is an answer; 'has' says it with the exit code.",
     (*_WHICH, HOST, argument("--all", action="store_true", text="list every build that does not fit")),
     _explain,
@@ -157,7 +163,8 @@ INFO = Command(
     "info",
     "describe the builds of a kernel",
     "Describe every build of the commit that a kernel resolves to: size, licence, backend, architectures, what it "
-    "depends on, and what it was built from by which builder. Nothing is downloaded but metadata.",
+    "depends on, what it was built from by which builder, and whether it fits this machine, or the one of --host. Nothing "
+    "is downloaded but metadata.",
     (REPO, VERSION, REVISION, HOST),
     _info,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,19 @@ class TestExplain:
         assert sum(line.startswith("  does not fit: torch2") for line in short.out.splitlines()) == 3
         assert "  does not fit: 2 more, further off\n" in short.out
         assert [label for label in FAR if f"  does not fit: {label}:" in full.out] == FAR
+
+    def test_verbosely_every_fact_has_its_probe_and_every_build_its_verdict(
+        self, run: Run, published: dict[int, str], tmp_path: Path
+    ) -> None:
+        host = tmp_path / "host.json"
+        found = {"cpu": "aarch64", "os": "windows", "probes": {"cpu": "it says so itself"}}
+        host.write_text(json.dumps(found), encoding="utf-8")
+        short = run("explain", "acme/axpy", "--host", str(host)).out
+        long = run("explain", "acme/axpy", "--host", str(host), "--verbose").out
+        assert "it says so itself" not in short
+        assert re.search(r"cpu +aarch64\n +it says so itself", long)
+        for label in (CPU, CUDA):
+            assert re.search(rf"does not fit: {label}: .*needs .*, here ", long)
 
     def test_another_backend_can_be_asked_for(self, run: Run, published: dict[int, str], gpu_host: str) -> None:
         answer = run("explain", "acme/axpy", "--host", gpu_host, "--backend", "cpu", "--json").json
@@ -223,6 +237,21 @@ class TestInfo:
         assert result.code == 0
         for text in (CPU, CUDA, "licence Apache-2.0", "cuda (9.0)", "einops", "sha256 of 2 files", "in 3 files"):
             assert text in result.out
+
+    def test_each_build_has_its_verdict_for_the_machine_that_was_named(
+        self, run: Run, published: dict[int, str], cpu_host: str, gpu_host: str
+    ) -> None:
+        verdicts = {}
+        for name, host in (("cpu", cpu_host), ("gpu", gpu_host)):
+            cpu, cuda = run("info", "acme/axpy", "--host", host, "--json").json["builds"]
+            verdicts[name] = [(build["fits"], build["chosen"]) for build in (cpu, cuda)]
+            explained = run("explain", "acme/axpy", "--host", host, "--json").json
+            assert [build["label"] for build in (cpu, cuda) if build["chosen"]] == [explained["chosen"]]
+        assert verdicts["cpu"] == [(True, True), (False, False)]
+        assert verdicts["gpu"][1] == (True, True)
+        text = run("info", "acme/axpy", "--host", cpu_host).out
+        assert "yes, and is loaded" in text
+        assert "no: backend: needs" in text
 
     def test_a_build_with_bad_metadata_is_described_by_its_fault(
         self, run: Run, registry: DirectoryRegistry, cpu_host: str

@@ -120,17 +120,26 @@ def test_verbose_and_json_are_taken_before_and_after_the_command(words: tuple[st
     assert (parsed[1].verbose, parsed[1].json) == (True, False)
 
 
+# As `python -m kernel_hub` starts, and as the script does that the installer makes from pyproject.toml.
+_STARTS = {
+    "module": "runpy.run_module('kernel_hub', run_name='__main__')\n",
+    "script": "import pkgutil\nsys.exit(pkgutil.resolve_name(tomllib.load(open('pyproject.toml', 'rb'))"
+    "['project']['scripts']['kernel-hub'])())\n",
+}
+
+
+@pytest.mark.parametrize("start", _STARTS)
 @pytest.mark.parametrize("module", ["kernel_hub.cli", "kernel_hub.cli.parser", "kernel_hub.cli.build"])
-def test_an_interruption_while_the_program_starts_leaves_no_traceback(module: str) -> None:
+def test_an_interruption_while_the_program_starts_leaves_no_traceback(module: str, start: str) -> None:
     code = (
-        "import runpy, sys\n"
+        "import runpy, sys, tomllib\n"
         "class Interrupting:\n"
         "    def find_spec(self, name, *_):\n"
         f"        if name == {module!r}:\n"
         "            raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Interrupting())\n"
         "sys.argv = ['kernel-hub', 'host']\n"
-        "runpy.run_module('kernel_hub', run_name='__main__')\n"
+        f"{_STARTS[start]}"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")

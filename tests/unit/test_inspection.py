@@ -32,6 +32,7 @@ def record(content: bytes) -> BuildRecord:
         (
             FULL,
             {
+                "fits": "yes",
                 "size": "12,345 bytes in 3 files",
                 "name": "axpy version 2, licence MIT",
                 "backend": "cuda (8.0, 9.0a)",
@@ -48,6 +49,7 @@ def record(content: bytes) -> BuildRecord:
         (
             SMALL,
             {
+                "fits": "yes",
                 "size": "12,345 bytes in 3 files",
                 "name": "axpy version 2, licence MIT",
                 "backend": "cpu",
@@ -64,7 +66,26 @@ def test_what_metadata_says_is_put_into_words(content: bytes, expected: dict[str
 
 def test_a_build_without_readable_metadata_has_its_fault_in_place_of_it() -> None:
     lines = dict(BuildRecord("torch-cuda", 1, 5, None, "metadata.json is not JSON").lines())
-    assert lines == {"size": "5 bytes in 1 files", "fault": "metadata.json is not JSON"}
+    assert lines == {"fits": "yes", "size": "5 bytes in 1 files", "fault": "metadata.json is not JSON"}
+
+
+@pytest.mark.parametrize(
+    ("is_chosen", "obstacles", "told"),
+    [
+        (True, "", "yes, and is loaded"),
+        (False, "", "yes"),
+        (False, "torch: needs 2.9, here 2.13", "no: torch: needs 2.9, here 2.13"),
+    ],
+)
+def test_a_build_says_whether_it_fits_and_what_keeps_it_from_it(is_chosen: bool, obstacles: str, told: str) -> None:
+    build = BuildRecord("x", 1, 5, None, "no", is_chosen=is_chosen, obstacles=obstacles)
+    assert dict(build.lines())["fits"] == told
+    document = build.to_json()
+    assert (document["fits"], document["chosen"], document["obstacles"]) == (
+        not obstacles,
+        is_chosen,
+        obstacles or None,
+    )
 
 
 def test_json_has_the_keys_of_the_file_and_says_what_is_unknown() -> None:
