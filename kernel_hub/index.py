@@ -27,7 +27,7 @@ from urllib.parse import quote
 
 from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.document import JsonObject, load_json_value
-from kernel_hub.model.pattern import Pattern
+from kernel_hub.model.pattern import HEX_DIGITS, is_of
 from kernel_hub.model.repo_path import check_ref_name
 from kernel_hub.model.requirement import RepoId, is_commit
 from kernel_hub.model.source import BlobId, FileEntry, GitBlob, LfsBlob, PublisherStanding, Refs
@@ -39,7 +39,6 @@ _ASKED = "sources are asked"
 _MAX_FILE_BYTES = 128 << 20
 # An old commit is remembered only to have something to load when the newest cannot be had.
 _MAX_EARLIER = 8
-_HEX = Pattern(r"[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +236,7 @@ def _entries(rows: object) -> tuple[FileEntry, ...] | None:
 
 def _blob(text: str) -> BlobId | None:
     kind, _, id = text.partition(":")
-    if not _HEX.fullmatch(id):
+    if not is_of(id, HEX_DIGITS):
         return None
     match kind, len(id):
         case "git", 40:

@@ -7,7 +7,6 @@ from typing import Final
 from packaging.version import Version
 
 from kernel_hub.detect.probes import Found, Probes
-from kernel_hub.model.pattern import Pattern
 
 _CPUS: Final = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 # What CPU kernels choose their code by; the names are the Linux kernel's.
@@ -37,7 +36,6 @@ _FEATURES: Final = frozenset(
         "svebf16",
     }
 )
-_FEATURE_LINE: Final = Pattern(r"(?:flags|Features)\s*:\s*(.*)")
 _FIRST_MACOS_BY_YEAR: Final = 26
 _LAST_MACOS_BY_COUNT: Final = 15
 
@@ -62,9 +60,9 @@ def probe_cpu_features(probes: Probes) -> Found[tuple[str, ...]]:
     # Reading all of it is slow on machines with hundreds of cores, and every core says the same.
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
-            found = _FEATURE_LINE.match(line)
-            if found:
-                return Found(tuple(sorted(_FEATURES.intersection(found[1].split()))), "flags in /proc/cpuinfo")
+            name, _, listed = line.partition(":")
+            if name.rstrip() in ("flags", "Features"):
+                return Found(tuple(sorted(_FEATURES.intersection(listed.split()))), "flags in /proc/cpuinfo")
     return Found(None, "/proc/cpuinfo lists no features")
 
 

@@ -19,7 +19,7 @@ from kernel_hub.errors import InvalidDocumentError
 from kernel_hub.model.backend import BackendKind, parse_kind
 from kernel_hub.model.digest import Digest, DigestAlgorithm, Manifest
 from kernel_hub.model.document import JsonObject, load_json
-from kernel_hub.model.pattern import Pattern
+from kernel_hub.model.pattern import DIGITS, LOWER, Pattern, Word
 from kernel_hub.model.provenance import Provenance, SourceState, read_provenance
 from kernel_hub.model.requirement import ExactVersion, RepoId, Requirement
 from kernel_hub.model.split import OWN_KEY, file_archs_to_json, read_file_archs
@@ -41,7 +41,7 @@ __all__ = [
 MAX_BYTES = 1 << 20
 NAME_RULE = "at least two of lower-case letters, digits and '-', from a letter on, not ending in '-'"
 _BUILT_WITH = "built-with"
-_KERNEL_NAME = Pattern(r"[a-z][-a-z0-9]*[a-z0-9]")
+_KERNEL_NAME = Word(LOWER, f"{LOWER}{DIGITS}-", last=f"{LOWER}{DIGITS}")
 _THREE_NUMBERS = Pattern(r"[0-9]{1,18}\.[0-9]{1,18}\.[0-9]{1,18}")
 _GIT_URL = Pattern(r"(?:git|ssh|git\+ssh|git\+https|git\+http)://[^/\s\[\]]+(?:/.*)?", re.IGNORECASE)
 # A browser's rules, which the ecosystem applies to these two, do not care how many slashes follow.
@@ -51,7 +51,7 @@ _SCP_FORM = Pattern(r"[^/:\s]+@[^/:\s]+:[^/].*")
 
 def is_kernel_name(text: str) -> bool:
     """Whether `text` may be a kernel's name: lower-case letters, digits and '-', from a letter, not ending in '-'."""
-    return _KERNEL_NAME.fullmatch(text) is not None
+    return len(text) > 1 and _KERNEL_NAME.matches(text)
 
 
 def python_name(kernel_name: str) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 
 from kernel_hub.errors import InvalidDocumentError
-from kernel_hub.model.pattern import Pattern
+from kernel_hub.model.pattern import ALPHANUMERIC, Pattern, Word
 from kernel_hub.model.requirement import is_commit
 
 ATTESTATION_FOLDER = "attestations"
@@ -25,7 +25,7 @@ MAX_REF_CHARS = 200
 _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))})
 _REFUSED_SIGNS = '\\:*?"<>|'
 _REFUSED = Pattern(rf"[\x00-\x1f\x7f{re.escape(_REFUSED_SIGNS)}]")
-_REF = Pattern(r"[A-Za-z0-9_][A-Za-z0-9._/+-]*")
+_REF = Word(f"{ALPHANUMERIC}_", f"{ALPHANUMERIC}._/+-")
 
 
 def attestation_path(label: str) -> str:
@@ -129,7 +129,7 @@ def _component_problem(part: str) -> str:
 
 
 def _ref_problem(name: str) -> str:
-    if not _REF.fullmatch(name) or len(name) > MAX_REF_CHARS:
+    if not _REF.matches(name) or len(name) > MAX_REF_CHARS:
         return (
             f"is not a name of at most {MAX_REF_CHARS} letters, digits, '.', '_', '/', '+' and '-' "
             "that starts with a letter, a digit or '_'"

@@ -14,22 +14,21 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 from packaging.version import Version
 
 from kernel_hub.errors import InvalidDocumentError
-from kernel_hub.model.pattern import Pattern
+from kernel_hub.model.pattern import ALPHANUMERIC, HEX_DIGITS, Pattern, Word, is_of
 from kernel_hub.model.value import dataclass
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
-_NAME = Pattern(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
+_NAME = Word(ALPHANUMERIC, f"{ALPHANUMERIC}._-", last=f"{ALPHANUMERIC}_")
 _MAX_REPO_CHARS = 96
-_REVISION = Pattern(r"[A-Za-z0-9_][A-Za-z0-9._/+-]*")
-_COMMIT = Pattern(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_REVISION = Word(f"{ALPHANUMERIC}_", f"{ALPHANUMERIC}._/+-")
 _VERSION_BRANCH = Pattern(r"v(0|[1-9][0-9]{0,8})")
 
 
 def is_commit(text: str) -> bool:
     """Whether `text` is a full commit id: 40 (SHA-1) or 64 (SHA-256) lower-case hexadecimal digits."""
-    return _COMMIT.fullmatch(text) is not None
+    return len(text) in (40, 64) and is_of(text, HEX_DIGITS)
 
 
 def version_of_branch(branch: str) -> int | None:
@@ -62,7 +61,7 @@ class RepoId:
                 "repository name", f"{text!r} is not of the form 'org/name'", hint="name one kernel, e.g. 'acme/axpy'"
             )
         for part in parts:
-            if not _NAME.fullmatch(part) or ".." in part or "--" in part or part.endswith(".git"):
+            if not _NAME.matches(part) or ".." in part or "--" in part or part.endswith(".git"):
                 raise InvalidDocumentError(
                     "repository name",
                     f"{text!r}: {part!r} may hold letters, digits, '-', '_' and '.', starts with a letter or digit, "
@@ -217,6 +216,6 @@ def _wish_of_version(version: int | str) -> ExactVersion | VersionRange:
 
 
 def _wish_of_revision(revision: str) -> AtRevision:
-    if not isinstance(revision, str) or not _REVISION.fullmatch(revision) or ".." in revision or "//" in revision:
+    if not isinstance(revision, str) or not _REVISION.matches(revision) or ".." in revision or "//" in revision:
         raise InvalidDocumentError("requirement", f"revision {revision!r} is not the name of a branch, tag or commit")
     return AtRevision(revision)
