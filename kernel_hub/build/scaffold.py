@@ -18,7 +18,8 @@ _TVM_PACKAGE = "tvm-ffi-ext"
 _TORCH_PACKAGE = "torch-ext"
 _FOLDERS = {Abi.STABLE: "stable", Abi.CLASSIC: "classic", Abi.TVM_FFI: "tvm_ffi"}
 _SUFFIXES = {Part.CPU: ".cpp", Part.CUDA: ".cu"}
-_ALWAYS_TRITON = "\nfrom . import triton_kernel  # noqa: F401\n"
+_OPS = "from ._ops import add_op_namespace_prefix, ops"
+_TRITON = "from . import triton_kernel  # noqa: F401"
 _ELSE_TRITON = """
 if not hasattr(ops, "gated_silu"):
     # Compiled builds bring the operator along; to the others it is given in Triton.
@@ -160,12 +161,12 @@ def _packages(blueprint: Blueprint) -> Mapping[str, str]:
         found |= _package(blueprint, _TVM_PACKAGE, _template("tvm_ffi/functional.py"))
     compiled_here = bool(blueprint.compiled) and not is_tvm
     if compiled_here or blueprint.triton_backends:
-        registration = ""
+        imports, registration = _OPS, ""
         if blueprint.triton_backends:
-            registration = _ELSE_TRITON if compiled_here else _ALWAYS_TRITON
+            imports, registration = (_OPS, _ELSE_TRITON) if compiled_here else (f"{_TRITON}\n{_OPS}", "")
             path = f"{_TORCH_PACKAGE}/{blueprint.python_name}/triton_kernel.py"
             found[path] = _template("triton/triton_kernel.py")
-        functional = _filled(_template("stable/functional.py"), REGISTRATION=registration)
+        functional = _filled(_template("stable/functional.py"), IMPORTS=imports, REGISTRATION=registration)
         found |= _package(blueprint, _TORCH_PACKAGE, functional)
     return found
 

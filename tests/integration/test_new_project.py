@@ -106,6 +106,15 @@ def test_tests_of_a_project_find_a_wrong_kernel(tmp_path: Path) -> None:
     assert "test_it_is_as_accurate_as_eager_torch" in ran.stdout
 
 
+def test_what_is_written_pleases_a_linter_and_a_formatter(tmp_path: Path) -> None:
+    for parts, abi in COMBINATIONS:
+        made(tmp_path / f"{'-'.join(parts)}-{abi}", parts, abi)
+    for words in (("check", "--select", "E,F,W,I,B,UP,SIM"), ("format", "--check", "--exclude", "*.md")):
+        argv = [sys.executable, "-m", "ruff", *words, "--isolated", "--line-length", "120", str(tmp_path)]
+        ran = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stdout
+
+
 def test_a_folder_that_holds_something_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "k").mkdir()
     made(tmp_path / "k", (Part.TRITON,), Abi.STABLE)
