@@ -94,6 +94,7 @@ class BuildSettings:
         compiler: The C++ compiler that `CXX` names, as written; "" if it names none.
         cuda_homes: The CUDA toolkits that `CUDA_HOME` names.
         toolkits: Where toolkits that the builder fetched lie.
+        cutlass_homes: The copies of CUTLASS that `CUTLASS_HOME` names.
         offline: Whether nothing may be fetched.
         compiler_cache: The variables that a compiler's cache reads, which compilers are given.
     """
@@ -101,6 +102,7 @@ class BuildSettings:
     compiler: str
     cuda_homes: tuple[Path, ...]
     toolkits: Path
+    cutlass_homes: tuple[Path, ...] = ()
     offline: bool = False
     compiler_cache: Mapping[str, str] = field(default_factory=dict)
 
@@ -115,10 +117,10 @@ def load_build_settings(environ: Mapping[str, str] | None = None) -> BuildSettin
         InvalidDocumentError: Naming the variable at fault.
     """
     environment = dict(os.environ if environ is None else environ)
-    homes = environment.get("CUDA_HOME", "").split(os.pathsep)
     return BuildSettings(
         compiler=environment.get("CXX", "").strip(),
-        cuda_homes=tuple(written_path(text, "CUDA_HOME").absolute() for text in homes if text),
+        cuda_homes=_folders(environment, "CUDA_HOME"),
+        cutlass_homes=_folders(environment, "CUTLASS_HOME"),
         toolkits=_own_home(environment) / "toolkits",
         offline=_mode(environment) == "offline",
         compiler_cache={name: text for name, text in environment.items() if name.startswith("CCACHE_")},
@@ -177,6 +179,12 @@ def _folder(environment: Mapping[str, str], variable: str) -> Path | None:
     """The path that a variable names, or None."""
     text = environment.get(variable)
     return written_path(text, variable) if text else None
+
+
+def _folders(environment: Mapping[str, str], variable: str) -> tuple[Path, ...]:
+    """The paths that a variable names, one after the other."""
+    texts = environment.get(variable, "").split(os.pathsep)
+    return tuple(written_path(text, variable).absolute() for text in texts if text)
 
 
 def _endpoint(environment: Mapping[str, str]) -> str:

@@ -6,9 +6,10 @@ Repository format, sections (c) and (e). A build appears under its label complet
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kernel_hub import __version__
 from kernel_hub.build.audit.layout import native_name
@@ -19,6 +20,7 @@ from kernel_hub.build.project import python_folder, require_inside
 from kernel_hub.build.provenance import SourceOrigin
 from kernel_hub.build.recipe import NoarchFramework
 from kernel_hub.errors import InvalidDocumentError
+from kernel_hub.model.digest import Digest
 from kernel_hub.model.framework import TvmFfi
 from kernel_hub.model.metadata import Metadata, Provenance
 from kernel_hub.tree import manifest_of, paths_of
@@ -46,7 +48,14 @@ def module_id(job: Job, origin: SourceOrigin) -> str:
 
 
 def assemble(
-    job: Job, root: Path, origin: SourceOrigin, *, library: Path | None, stage: Path, tools: Sequence[Tool] = ()
+    job: Job,
+    root: Path,
+    origin: SourceOrigin,
+    *,
+    library: Path | None,
+    stage: Path,
+    tools: Sequence[Tool] = (),
+    headers: Mapping[str, Digest] | None = None,
 ) -> Assembled:
     """Put one build together.
 
@@ -57,6 +66,7 @@ def assemble(
         library: The native module; None for builds without one.
         stage: The folder to put it together in, emptied before.
         tools: The compilers that made the native module.
+        headers: The digests of the libraries of headers that it was compiled with, by name.
 
     Raises:
         InvalidDocumentError: If a Python source leads out of the kernel's folder.
@@ -78,7 +88,8 @@ def assemble(
     (stage / "_ops.py").write_text(text, encoding="utf-8")
     if library is not None:
         shutil.copyfile(library, stage / library.name)
-    metadata = _metadata(job, name, origin, tools).with_manifest(manifest_of(stage))
+    said = built_with(job, tools, name, headers or {}) if isinstance(job, NativeJob) else {}
+    metadata = _metadata(job, name, origin, said).with_manifest(manifest_of(stage))
     (stage / "metadata.json").write_bytes(metadata.format())
     size_bytes = sum((stage / path).stat().st_size for path in paths_of(stage))
     return Assembled(metadata, size_bytes)
@@ -124,7 +135,7 @@ def _python_files(job: Job, root: Path) -> Iterator[tuple[str, Path]]:
             )
 
 
-def _metadata(job: Job, name: str, origin: SourceOrigin, tools: Sequence[Tool]) -> Metadata:
+def _metadata(job: Job, name: str, origin: SourceOrigin, said: Mapping[str, Any]) -> Metadata:
     recipe = job.recipe
     return Metadata(
         name=recipe.name,
@@ -138,5 +149,5 @@ def _metadata(job: Job, name: str, origin: SourceOrigin, tools: Sequence[Tool]) 
         upstream=recipe.upstream,
         source=recipe.source,
         provenance=Provenance(builder_version=f"kernel_hub {__version__}", builder=None, kernel=origin.state),
-        built_with=built_with(job, tools, name) if isinstance(job, NativeJob) else {},
+        built_with=said,
     )

@@ -10,7 +10,7 @@ Nothing in it names a folder, a time or a user, so that one machine writes the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,18 +48,24 @@ class Tool:
         }
 
 
-def built_with(job: NativeJob, tools: Sequence[Tool], module_id: str) -> dict[str, Any]:
+def built_with(job: NativeJob, tools: Sequence[Tool], module_id: str, headers: Mapping[str, Digest]) -> dict[str, Any]:
     """The value of the key for a build.
 
     Args:
         job: What was built.
         tools: The compilers that built it.
         module_id: The name of its native module.
+        headers: The digests of the libraries of headers that it was compiled with, by name.
     """
     sdk = "torch" if isinstance(job.sdk, TorchSdk) else "tvm-ffi"
     document: dict[str, Any] = {"compilers": [tool.to_json() for tool in tools], "against": f"{sdk} {job.sdk.version}"}
     if job.toolkit is not None:
         document["toolkit"] = f"CUDA {job.toolkit.version}"
+    if job.headers:
+        document["headers"] = [
+            {"name": library.name, "version": library.version, "files": str(headers[library.name])}
+            for library in job.headers
+        ]
     document["flags"] = [*dialect_flags(job, module_id), *host_flags()]
     framework = job.recipe.framework
     components = {component.name: _own(component, job) for component in job.components}

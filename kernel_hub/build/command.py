@@ -120,6 +120,8 @@ def compile_steps(
             depfile = output.with_name(f"{output.name}.d")
             files = ("-c", source, "-o", str(output), "-MD", "-MF", str(depfile))
             includes = [f"-I{folder}" for folder in component.include]
+            libraries = [folder for library in job.headers_of(component) for folder in library.includes]
+            includes += [part for folder in libraries for part in ("-isystem", str(folder))]
             through: tuple[str, ...] = ()
             if suffix in _CXX_SUFFIXES:
                 through = launcher
@@ -233,6 +235,7 @@ def target_version(abi: Version) -> str:
 def _prefix_maps(job: NativeJob, layout: Layout) -> list[str]:
     """Options that keep this machine's folders out of the output (`__FILE__` in torch's checks would bring them in)."""
     named = [(layout.folder, "."), (job.sdk.root, job.sdk.root.name), (layout.generated, "generated")]
+    named += [(library.root, library.name) for library in job.headers]
     # The option splits at the first '='; a folder with one in its name can't be mapped, and needs not be where sources
     # are named relative to it.
     return [f"-ffile-prefix-map={folder}={name}" for folder, name in named if "=" not in str(folder)]

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
 from kernel_hub.build.built_with import Tool
-from kernel_hub.build.machine import Compiler, CudaToolkit
-from kernel_hub.model.digest import Digest
+from kernel_hub.build.machine import Compiler, CudaToolkit, HeaderLibrary
+from kernel_hub.model.digest import Digest, tree_digest
 from kernel_hub.tree import digest_of_file
 
 _PARTS = ("cc1plus", "as", "ld")
@@ -37,6 +38,16 @@ def toolkit_identity(toolkit: CudaToolkit) -> Tool:
     found = {path.name: path for path in (toolkit.nvcc, *parts) if path.is_file()}
     version = _CUDA_BUILD.search(_said((str(toolkit.nvcc), "--version")))
     return Tool(toolkit.nvcc.name, version[1] if version else str(toolkit.version), _digests(found))
+
+
+def header_digests(libraries: Iterable[HeaderLibrary]) -> dict[str, Digest]:
+    """The digest of each library's headers, by its name."""
+    return {library.name: _tree_digest(library.root, library.includes) for library in libraries}
+
+
+def _tree_digest(root: Path, includes: tuple[Path, ...]) -> Digest:
+    found = [path for folder in includes for path in folder.rglob("*") if path.is_file()]
+    return tree_digest((path.relative_to(root).as_posix(), digest_of_file(path)) for path in sorted(found))
 
 
 def _digests(programs: dict[str, Path]) -> tuple[tuple[str, Digest], ...]:

@@ -108,6 +108,23 @@ class CudaToolkit:
 
 
 @dataclass(frozen=True, slots=True)
+class HeaderLibrary:
+    """A library that is headers alone, such as CUTLASS.
+
+    Attributes:
+        name: As a component's `depends` names it, e.g. "cutlass_3_8".
+        version: Its release.
+        root: Its folder.
+        includes: The folders to search for headers.
+    """
+
+    name: str
+    version: str
+    root: Path
+    includes: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """A build machine.
 
@@ -119,6 +136,7 @@ class Machine:
         tvm_ffi: The tvm-ffi to build against.
         python_include: Where Python.h lies.
         cuda: CUDA toolkits, oldest first.
+        headers: Libraries of headers, one of each name.
         compiler_cache: What C++ sources are compiled through; None to compile them at once.
         absent: Why something is missing, by its name: "compiler", "torch", "tvm-ffi", "python", "cuda".
         remedies: What to do about it, by the same names.
@@ -131,6 +149,7 @@ class Machine:
     tvm_ffi: TvmFfiSdk | None = None
     python_include: Path | None = None
     cuda: tuple[CudaToolkit, ...] = ()
+    headers: tuple[HeaderLibrary, ...] = ()
     compiler_cache: CompilerCache | None = None
     absent: Mapping[str, str] = field(default_factory=dict)
     remedies: Mapping[str, str] = field(default_factory=dict)

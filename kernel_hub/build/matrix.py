@@ -13,12 +13,13 @@ from typing import TypeAlias, assert_never
 from packaging.version import Version
 
 from kernel_hub.build.cuda import CUDA_SUFFIX, chosen_archs, listed_archs
-from kernel_hub.build.machine import CudaToolkit, Machine, TorchSdk, TvmFfiSdk
+from kernel_hub.build.machine import CudaToolkit, HeaderLibrary, Machine, TorchSdk, TvmFfiSdk
 from kernel_hub.build.recipe import BackendRules, Component, NoarchFramework, Recipe, TorchFramework, TvmFfiFramework
 from kernel_hub.model.backend import Backend, BackendKind
 from kernel_hub.model.framework import Framework, Torch, TorchStableAbi, TvmFfi
 from kernel_hub.model.variant import ArchLabel, NoarchLabel
 
+FETCHABLE_HEADERS = ("cutlass_3_5", "cutlass_3_6", "cutlass_3_8")
 _TOOLCHAINS = {
     BackendKind.ROCM: "ROCm's hipcc",
     BackendKind.XPU: "Intel's icpx",
@@ -38,6 +39,7 @@ class NativeJob:
         sdk: The torch or tvm-ffi whose headers are used.
         archs: The GPU architectures of the build, as metadata lists them.
         toolkit: The CUDA toolkit, for CUDA.
+        headers: The libraries of headers that components depend on.
     """
 
     label: ArchLabel
@@ -47,6 +49,11 @@ class NativeJob:
     sdk: TorchSdk | TvmFfiSdk
     archs: tuple[str, ...] = ()
     toolkit: CudaToolkit | None = None
+    headers: tuple[HeaderLibrary, ...] = ()
+
+    def headers_of(self, component: Component) -> tuple[HeaderLibrary, ...]:
+        """Those that one component depends on."""
+        return tuple(library for library in self.headers if library.name in component.depends)
 
     @property
     def backend(self) -> BackendKind:
@@ -185,14 +192,15 @@ def _of_compiled(
     document: str, recipe: Recipe, backend: BackendKind, machine: Machine, target: _Target | _Unmet
 ) -> Iterator[Job | Omission]:
     """The builds against a target, or why there are none."""
-    unmet = _unmet(recipe, backend)
+    unmet = _unmet(recipe, backend, machine)
     if isinstance(target, _Unmet):
         yield Omission(document, backend, target.reason, target.remedy)
-    elif unmet:
-        yield Omission(document, backend, unmet)
+    elif unmet is not None:
+        yield Omission(document, backend, unmet.reason, unmet.remedy)
     elif backend is BackendKind.CPU:
         label = ArchLabel(target.framework, Backend(backend), machine.cpu, machine.os)
-        yield NativeJob(label, document, recipe, recipe.components_of(backend), target.sdk)
+        components = recipe.components_of(backend)
+        yield NativeJob(label, document, recipe, components, target.sdk, headers=_used_headers(components, machine))
     elif backend is BackendKind.CUDA:
         yield from _of_cuda(document, recipe, target, machine)
     else:
@@ -201,13 +209,28 @@ def _of_compiled(
         yield Omission(document, backend, reason)
 
 
-def _unmet(recipe: Recipe, backend: BackendKind) -> str:
-    """Why a backend's components can't be compiled, if they depend on headers that nobody here has."""
+def _unmet(recipe: Recipe, backend: BackendKind, machine: Machine) -> _Unmet | None:
+    """Why a backend's components can't be compiled, if they depend on headers that are not here."""
+    if backend in _TOOLCHAINS:
+        return None
+    here = {"torch", *(library.name for library in machine.headers)}
     for component in recipe.components_of(backend):
-        others = [name for name in component.depends if name != "torch"]
-        if others and backend not in _TOOLCHAINS:
-            return f"component {component.name} needs {', '.join(others)}, whose headers this release does not provide"
-    return ""
+        others = [name for name in component.depends if name not in here]
+        if others:
+            remedy = "name the folder of that CUTLASS in CUTLASS_HOME"
+            if any(name in FETCHABLE_HEADERS for name in others):
+                remedy += f", or fetch it: kernel-hub build --fetch-toolkit {others[0]}"
+            elif not all(name.startswith("cutlass_") for name in others):
+                remedy = ""
+            why = machine.absent.get("headers")
+            reason = f"component {component.name} needs {', '.join(others)}, whose headers are not here"
+            return _Unmet(f"{reason}: {why}" if why else reason, remedy)
+    return None
+
+
+def _used_headers(components: tuple[Component, ...], machine: Machine) -> tuple[HeaderLibrary, ...]:
+    named = {name for component in components for name in component.depends}
+    return tuple(library for library in machine.headers if library.name in named)
 
 
 def _of_cuda(document: str, recipe: Recipe, target: _Target, machine: Machine) -> Iterator[Job | Omission]:
@@ -235,7 +258,8 @@ def _of_cuda(document: str, recipe: Recipe, target: _Target, machine: Machine) -
         else:
             label = ArchLabel(target.framework, Backend(kind, toolkit.version), machine.cpu, machine.os)
             listed = listed_archs(arch for chosen in archs for arch in chosen)
-            yield NativeJob(label, document, recipe, components, target.sdk, listed, toolkit)
+            headers = _used_headers(components, machine)
+            yield NativeJob(label, document, recipe, components, target.sdk, listed, toolkit, headers)
 
 
 def _cuda_problem(rules: BackendRules, target: _Target, toolkit: Version) -> str | None:

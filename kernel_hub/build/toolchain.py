@@ -19,8 +19,8 @@ from typing import TypeVar
 
 from packaging.version import InvalidVersion, Version
 
-from kernel_hub.build.machine import Compiler, CompilerCache, CudaToolkit, Machine, TorchSdk, TvmFfiSdk
-from kernel_hub.build.toolkits import fetched_homes
+from kernel_hub.build.machine import Compiler, CompilerCache, CudaToolkit, HeaderLibrary, Machine, TorchSdk, TvmFfiSdk
+from kernel_hub.build.toolkits import fetched_cutlass, fetched_homes
 from kernel_hub.errors import ToolchainError
 from kernel_hub.settings import BuildSettings, load_build_settings
 
@@ -29,6 +29,7 @@ _TORCH_VERSION = re.compile(r"^__version__ = '([^']+)'", re.MULTILINE)
 _TORCH_CUDA = re.compile(r"^cuda: [^=]*= (?:'([^']+)'|None)", re.MULTILINE)
 _CXX11_ABI = re.compile(r"_GLIBCXX_USE_CXX11_ABI=([01])")
 _CUDA_RELEASE = re.compile(r"release (\d+)\.(\d+)")
+_CUTLASS_NUMBER = re.compile(r"^#define CUTLASS_(MAJOR|MINOR|PATCH)\s+(\d+)", re.MULTILINE)
 _NVCC_TOP = re.compile(r"^#\$ TOP=(.+)$", re.MULTILINE)
 _PROBE_TIMEOUT_S = 60
 
@@ -66,6 +67,7 @@ def find_machine(settings: BuildSettings | None = None) -> Machine:
         tvm_ffi=attempt("tvm-ffi", find_tvm_ffi),
         python_include=attempt("python", _find_python),
         cuda=attempt("cuda", lambda: _find_cuda(said)) or (),
+        headers=attempt("headers", lambda: find_cutlass((*said.cutlass_homes, *fetched_cutlass(said.toolkits)))) or (),
         compiler_cache=_find_compiler_cache(said),
         absent=absent,
         remedies=remedies,
@@ -171,6 +173,28 @@ def _find_compiler(named: str) -> Compiler:
     # Resolving links would lose the name, by which some compilers know what they are.
     path = Path(found).absolute()
     return Compiler(path, _ask((str(path), "--version")).partition("\n")[0].strip())
+
+
+def find_cutlass(homes: Iterable[Path]) -> tuple[HeaderLibrary, ...]:
+    """The copies of CUTLASS in folders, one of each release line.
+
+    Raises:
+        ToolchainError: If a folder holds none.
+    """
+    found: dict[str, HeaderLibrary] = {}
+    for home in homes:
+        try:
+            text = (home / "include" / "cutlass" / "version.h").read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ToolchainError(f"{home} is no copy of CUTLASS: {error}") from error
+        numbers = dict(_CUTLASS_NUMBER.findall(text))
+        if not {"MAJOR", "MINOR", "PATCH"} <= set(numbers):
+            raise ToolchainError(f"the CUTLASS in {home} does not state its release")
+        includes = tuple(path for path in (home / "include", home / "tools" / "util" / "include") if path.is_dir())
+        version = ".".join(numbers[key] for key in ("MAJOR", "MINOR", "PATCH"))
+        name = f"cutlass_{numbers['MAJOR']}_{numbers['MINOR']}"
+        found.setdefault(name, HeaderLibrary(name, version, home, includes))
+    return tuple(found[name] for name in sorted(found))
 
 
 def _find_compiler_cache(said: BuildSettings) -> CompilerCache | None:

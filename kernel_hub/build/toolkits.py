@@ -1,7 +1,8 @@
-"""CUDA toolkits from NVIDIA's Python packages: each release in a folder of its own, so that one machine builds for many.
+"""CUDA toolkits and CUTLASS from NVIDIA's Python packages: each release in a folder of its own, so that one machine builds
+for many.
 
-`toolkits.json` lists, for each release, the packages that make a toolkit, and the digest of each one's wheel by processor.
-pip installs exactly those, with nothing else, into a folder that appears complete or not at all. From 13.0 on the
+`toolkits.json` lists, for each of them, the packages that make it, and the digest of each one's wheel by processor. pip
+installs exactly those, with nothing else, into a folder that appears complete or not at all. From CUDA 13.0 on the
 packages hold a whole compiler; those of 12.x do not.
 
 Leaves out: choosing among toolkits (see `kernel_hub.build.matrix`), and removing one, which is deleting its folder.
@@ -18,25 +19,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from packaging.version import Version
-
+from kernel_hub.build.machine import Machine
 from kernel_hub.build.turns import in_turn
 from kernel_hub.errors import InvalidDocumentError, ToolchainError
 
 # The releases that the ecosystem's builds of the newest torch are made for, of those that can be fetched.
-USUAL_RELEASES = (Version("13.0"), Version("13.2"))
+USUAL_RELEASES = ("13.0", "13.2")
 _LABEL_RELEASE = re.compile(r"-cu(\d+)(\d)-")
-_RELEASE = re.compile(r"\d{1,3}\.\d")
+_NAME = re.compile(r"\d{1,3}\.\d|cutlass_\d+_\d+")
+_CUTLASS = Path("cutlass_library") / "source"
 _SHOWN_LINES = 6
 
 Install = Callable[[str, Path], None]
 """Installs what the text of a requirements file lists into a folder; raises ToolchainError if it can't."""
 Pins = Mapping[str, Mapping[str, Mapping[str, str]]]
-"""By release, by requirement, by processor: the SHA-256 of the wheel in hexadecimal."""
+"""By name ("13.2" for CUDA, or "cutlass_3_8"), by requirement, by processor: the SHA-256 of the wheel in hexadecimal."""
 
 
 def known_pins() -> Pins:
-    """The packages of every release that can be fetched."""
+    """The packages of everything that can be fetched."""
     pins: dict[str, Any] = json.loads(Path(__file__).with_name("toolkits.json").read_text("utf-8"))
     return pins
 
@@ -46,34 +47,40 @@ def fetched_homes(folder: Path) -> tuple[Path, ...]:
     return tuple(sorted(path.parent.parent for path in folder.glob("cuda-*/nvidia/cu*/bin/nvcc")))
 
 
-def wanted_releases(written: Sequence[str], labels: Iterable[str], here: Iterable[Version]) -> tuple[Version, ...]:
-    """Which releases to fetch.
+def fetched_cutlass(folder: Path) -> tuple[Path, ...]:
+    """The copies of CUTLASS in the folder of all fetched toolkits."""
+    return tuple(sorted(path for path in folder.glob("cutlass_*/cutlass_library/source") if path.is_dir()))
+
+
+def wanted_toolkits(written: Sequence[str], labels: Iterable[str], machine: Machine) -> tuple[str, ...]:
+    """Which toolkits to fetch.
 
     Args:
         written: What the user named; an empty text stands for what `labels` need, or else for the usual releases.
         labels: The builds that were asked for.
-        here: The releases that this machine has.
+        machine: What is here already.
 
     Raises:
-        InvalidDocumentError: If a text is not a release.
+        InvalidDocumentError: If a text is no name of a toolkit.
     """
-    named = {Version(f"{found[1]}.{found[2]}") for label in labels if (found := _LABEL_RELEASE.search(label))}
-    wanted: set[Version] = set()
+    here = {*(str(toolkit.version) for toolkit in machine.cuda), *(library.name for library in machine.headers)}
+    named = {f"{found[1]}.{found[2]}" for label in labels if (found := _LABEL_RELEASE.search(label))}
+    wanted: set[str] = set()
     for text in written:
         if not text:
             wanted |= named or set(USUAL_RELEASES)
-        elif not _RELEASE.fullmatch(text):
+        elif not _NAME.fullmatch(text):
             raise InvalidDocumentError(
                 "--fetch-toolkit", f"{text!r} is not a release of CUDA",
-                hint="write a release such as 13.2; folders of kernels come before --fetch-toolkit",
+                hint="write a release such as 13.2, or cutlass_3_8; folders of kernels come before --fetch-toolkit",
             )  # fmt: skip
         else:
-            wanted.add(Version(text))
-    return tuple(sorted(wanted - set(here)))
+            wanted.add(text)
+    return tuple(sorted(wanted - here))
 
 
 def fetch_toolkit(
-    release: Version,
+    name: str,
     folder: Path,
     *,
     pins: Pins | None = None,
@@ -83,38 +90,40 @@ def fetch_toolkit(
     """Install a toolkit, or find it installed.
 
     Args:
-        release: Which one, major.minor.
+        name: Which one: a release of CUDA, or a copy of CUTLASS by its name in recipes.
         folder: The folder of all fetched toolkits.
         pins: What can be fetched; default: what this release of ours knows.
         install: Installs the packages; default: pip.
         offline: Whether nothing may be fetched.
 
     Returns:
-        The toolkit's folder, as `CUDA_HOME` would name it.
+        The toolkit's folder, as `CUDA_HOME` or `CUTLASS_HOME` would name it.
 
     Raises:
-        ToolchainError: If the release is not known, or can't be installed; then nothing of it stays.
+        ToolchainError: If the toolkit is not known, or can't be installed; then nothing of it stays.
     """
     known = known_pins() if pins is None else pins
-    packages = known.get(str(release))
+    packages = known.get(name)
+    called = name if name.startswith("cutlass_") else f"CUDA {name}"
     if packages is None:
         raise ToolchainError(
-            f"CUDA {release} cannot be fetched: only releases with a compiler among NVIDIA's Python packages can",
-            hint=f"releases that can: {', '.join(known)}; or install the toolkit yourself and name it in CUDA_HOME",
+            f"{called} cannot be fetched: it is not among what NVIDIA's Python packages hold whole",
+            hint=f"what can be: {', '.join(known)}; or install it yourself and name its folder in "
+            f"{'CUTLASS_HOME' if called == name else 'CUDA_HOME'}",
         )
-    place = folder / f"cuda-{release}"
+    place = folder / (name if called == name else f"cuda-{name}")
     with in_turn(folder / "lock"):
         if not place.is_dir():
             if offline:
                 raise ToolchainError(
-                    f"CUDA {release} is not here, and this machine is offline by its settings",
+                    f"{called} is not here, and this machine is offline by its settings",
                     hint="allow it to be fetched once: KERNEL_HUB_MODE=online",
                 )
             _install_in(place, requirements(packages), install or pip_install)
-    homes = [home for home in fetched_homes(folder) if home.is_relative_to(place)]
-    if not homes:
-        raise ToolchainError(f"{place} holds no CUDA compiler", hint="delete the folder and fetch the toolkit again")
-    return homes[0]
+    home = _home_in(place)
+    if home is None:
+        raise ToolchainError(f"{place} holds no toolkit", hint="delete the folder and fetch it again")
+    return home
 
 
 def requirements(packages: Mapping[str, Mapping[str, str]]) -> str:
@@ -166,14 +175,18 @@ def _install_in(place: Path, text: str, install: Install) -> None:
         install(text, stage)
         for home in stage.glob("nvidia/cu*"):
             _link_runtime(home / "lib")
-        if not _holds_compiler(stage):
-            raise ToolchainError("the packages hold no CUDA compiler")
+        if _home_in(stage) is None:
+            raise ToolchainError("the packages hold no CUDA compiler and no CUTLASS")
         stage.rename(place)
 
 
-def _holds_compiler(stage: Path) -> bool:
-    """Whether a folder that packages were installed in holds a compiler with its runtime library."""
-    return any((nvcc.parents[1] / "lib" / "libcudart.so").exists() for nvcc in stage.glob("nvidia/cu*/bin/nvcc"))
+def _home_in(folder: Path) -> Path | None:
+    """Where a toolkit lies in a folder that packages were installed in; None if there is none that is whole."""
+    compilers = [nvcc.parents[1] for nvcc in folder.glob("nvidia/cu*/bin/nvcc")]
+    whole = [home for home in compilers if (home / "lib" / "libcudart.so").exists()]
+    if (folder / _CUTLASS / "include" / "cutlass" / "version.h").is_file():
+        whole.append(folder / _CUTLASS)
+    return whole[0] if whole else None
 
 
 def _link_runtime(libraries: Path) -> None:

@@ -26,7 +26,7 @@ from kernel_hub.build.compile import run_step, run_steps
 from kernel_hub.build.cuda import is_inert_path
 from kernel_hub.build.floor import prepare_floor
 from kernel_hub.build.generated import REGISTRATION_HEADER
-from kernel_hub.build.identity import compiler_identity, toolkit_identity
+from kernel_hub.build.identity import compiler_identity, header_digests, toolkit_identity
 from kernel_hub.build.machine import Machine
 from kernel_hub.build.matrix import Job, NativeJob
 from kernel_hub.build.project import Project
@@ -141,7 +141,10 @@ class Workshop:
         library = self._compile(job, work) if isinstance(job, NativeJob) else None
         stage = work / "stage"
         tools = self._tools_of(job) if isinstance(job, NativeJob) else ()
-        made = assemble(job, self._project.folder, self._origin, library=library, stage=stage, tools=tools)
+        headers = header_digests(job.headers) if isinstance(job, NativeJob) else {}
+        made = assemble(
+            job, self._project.folder, self._origin, library=library, stage=stage, tools=tools, headers=headers
+        )
         findings = check_build(stage, label, self._known)
         require_passed(label, findings, tolerated=BUILDS_ANYWAY)
         put_in_place(stage, output / label)
@@ -235,7 +238,8 @@ def _require_sound(folder: Path, metadata: Metadata) -> None:
 def _require_inert(job: NativeJob, layout: Layout) -> None:
     if job.toolkit is None:
         return
-    for path in (layout.folder, layout.objects, job.sdk.root, job.toolkit.root):
+    libraries = [library.root for library in job.headers]
+    for path in (layout.folder, layout.objects, job.sdk.root, job.toolkit.root, *libraries):
         if not is_inert_path(path):
             raise ToolchainError(
                 f"{job.label}: nvcc would hand the name of {path} to a shell, which does not take it for a name",

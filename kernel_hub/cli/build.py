@@ -132,15 +132,14 @@ def _build(folder: Path, arguments: Namespace, console: Console) -> _Outcome:
 
 def _fetch(arguments: Namespace, console: Console) -> None:
     from kernel_hub.build.toolchain import find_machine
-    from kernel_hub.build.toolkits import fetch_toolkit, wanted_releases
+    from kernel_hub.build.toolkits import fetch_toolkit, wanted_toolkits
     from kernel_hub.settings import load_build_settings
 
     settings = load_build_settings()
-    here = [toolkit.version for toolkit in find_machine(settings).cuda]
-    for release in wanted_releases(arguments.fetch_toolkit, arguments.variant or (), here):
+    for name in wanted_toolkits(arguments.fetch_toolkit, arguments.variant or (), find_machine(settings)):
         if console.is_watched:
-            console.notice(f"fetching CUDA {release} into {settings.toolkits} (about 300 MB, once)")
-        fetch_toolkit(release, settings.toolkits, offline=settings.offline)
+            console.notice(f"fetching {name} into {settings.toolkits}, once (CUDA: about 300 MB)")
+        fetch_toolkit(name, settings.toolkits, offline=settings.offline)
 
 
 def _compare(folder: Path, arguments: Namespace, _console: Console) -> _Outcome:
@@ -273,8 +272,8 @@ BUILD = Command(
             action="append",
             nargs="?",
             const="",
-            text="install a CUDA toolkit, such as 13.2, from NVIDIA's Python packages into a folder of our own, unless it "
-            "is here; may be repeated; without RELEASE, those that --variant needs, else 13.0 and 13.2",
+            text="install a CUDA toolkit, such as 13.2, or cutlass_3_8, from NVIDIA's Python packages into a folder of our "
+            "own, unless it is here; may be repeated; without RELEASE, those that --variant needs, else 13.0 and 13.2",
         ),
         argument("--jobs", metavar="N", type=int, text="how many compilers run at once; default: one per processor"),
         argument("--allow-missing", action="store_true", text="succeed without the backends that cannot be built here"),

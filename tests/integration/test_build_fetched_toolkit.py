@@ -68,7 +68,7 @@ def pins(digest: str) -> dict[str, dict[str, dict[str, str]]]:
 def test_pip_installs_what_its_digest_names_and_the_toolkit_is_found(wheels: Path, tmp_path: Path) -> None:
     digest = hashlib.sha256(wheel(wheels).read_bytes()).hexdigest()
     toolkits = tmp_path / "toolkits"
-    home = fetch_toolkit(Version("13.2"), toolkits, pins=pins(digest))
+    home = fetch_toolkit("13.2", toolkits, pins=pins(digest))
     said = BuildSettings(compiler="", cuda_homes=(), toolkits=toolkits)
     found = {toolkit.version: toolkit for toolkit in find_machine(said).cuda}[Version("13.2")]
     assert (found.nvcc, found.libraries) == (home / "bin" / "nvcc", home / "lib")
@@ -77,13 +77,13 @@ def test_pip_installs_what_its_digest_names_and_the_toolkit_is_found(wheels: Pat
 def test_a_wheel_with_another_digest_is_not_installed(wheels: Path, tmp_path: Path) -> None:
     wheel(wheels)
     with pytest.raises(ToolchainError, match="DO NOT MATCH THE HASHES"):
-        fetch_toolkit(Version("13.2"), tmp_path / "toolkits", pins=pins("0" * 64))
+        fetch_toolkit("13.2", tmp_path / "toolkits", pins=pins("0" * 64))
     assert not (tmp_path / "toolkits" / "cuda-13.2").exists()
 
 
 def test_an_index_that_does_not_answer_is_told_in_pips_words(wheels: Path, tmp_path: Path) -> None:
     with pytest.raises(ToolchainError, match="No matching distribution found for nvidia-cuda-nvcc") as caught:
-        fetch_toolkit(Version("13.2"), tmp_path / "toolkits", pins=pins("0" * 64))
+        fetch_toolkit("13.2", tmp_path / "toolkits", pins=pins("0" * 64))
     assert "PIP_INDEX_URL" in caught.value.hint()
 
 
@@ -91,7 +91,7 @@ def test_an_index_that_does_not_answer_is_told_in_pips_words(wheels: Path, tmp_p
 def test_nvidias_own_packages_build_one_kernel_for_two_releases(tmp_path: Path) -> None:
     toolkits = tmp_path / "toolkits"
     for release in ("13.0", "13.2"):
-        fetch_toolkit(Version(release), toolkits)
+        fetch_toolkit(release, toolkits)
     machine = find_machine(BuildSettings(compiler="", cuda_homes=(), toolkits=toolkits))
     labels = [f"torch-stable-abi211-cu{number}-x86_64-linux" for number in (130, 132)]
     modules = []

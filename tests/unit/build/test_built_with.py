@@ -52,7 +52,7 @@ def fake_compiler(folder: Path, says: str) -> Compiler:
 
 def test_compilers_toolkit_and_flags_are_said_and_no_folder_is(job: NativeJob) -> None:
     tool = Tool("g++", "g++ 12", (("cc1plus", Digest.of(b"x")),))
-    said = built_with(job, [tool], "_axpy_cuda_abc")
+    said = built_with(job, [tool], "_axpy_cuda_abc", {})
     assert said["compilers"] == [
         {"name": "g++", "version": "g++ 12", "programs": {"cc1plus": str(Digest.of(b"x"))}},
     ]
@@ -68,7 +68,7 @@ def test_compilers_toolkit_and_flags_are_said_and_no_folder_is(job: NativeJob) -
 
 def test_it_survives_being_written_and_read_and_the_ecosystems_reader_accepts_it(job: NativeJob) -> None:
     theirs = pytest.importorskip("kernels._rust").Metadata
-    said = built_with(job, [], "_axpy_cuda_abc")
+    said = built_with(job, [], "_axpy_cuda_abc", {})
     written = Metadata("axpy", "_axpy_cuda_abc", 1, "MIT", BackendKind.CUDA, built_with=said)
     assert Metadata.parse(written.format()) == written
     assert theirs.from_bytes(written.format()).id == "_axpy_cuda_abc"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+from kernel_hub.build.machine import HeaderLibrary
 from kernel_hub.build.matrix import Matrix, NativeJob, NoarchJob, plan
 from kernel_hub.build.recipe import Recipe
 from kernel_hub.model.variant import parse_label
@@ -117,12 +119,29 @@ def test_tvm_ffi_gives_the_release_here_and_needs_no_torch() -> None:
     assert reasons(missing) == ["cpu of build.toml: tvm-ffi is not installed"]
 
 
-def test_headers_that_nobody_provides_are_the_reason() -> None:
-    text = '[torch]\nstable-abi = "2.11"\n[kernel.k]\nbackend = "cuda"\ndepends = ["torch", "cutlass_4_0"]\nsrc = ["k.cu"]\n'
-    matrix = plan(alone(recipe(text, backends='["cuda"]')), machine(cuda=("13.0",)))
-    assert reasons(matrix) == [
-        "cuda of build.toml: component k needs cutlass_4_0, whose headers this release does not provide"
-    ]
+def cutlass(*names: str) -> Recipe:
+    depends = ", ".join(f'"{name}"' for name in names)
+    text = (
+        f'[torch]\nstable-abi = "2.11"\n[kernel.k]\nbackend = "cuda"\ndepends = ["torch", {depends}]\nsrc = ["k.cu"]\n'
+    )
+    return recipe(text, backends='["cuda"]')
+
+
+def test_headers_that_are_not_here_are_the_reason() -> None:
+    matrix = plan(alone(cutlass("cutlass_4_0")), machine(cuda=("13.0",)))
+    assert reasons(matrix) == ["cuda of build.toml: component k needs cutlass_4_0, whose headers are not here"]
+    assert matrix.omissions[0].remedy == "name the folder of that CUTLASS in CUTLASS_HOME"
+    offered = plan(alone(cutlass("cutlass_3_8")), machine(cuda=("13.0",))).omissions[0].remedy
+    assert offered.endswith("or fetch it: kernel-hub build --fetch-toolkit cutlass_3_8")
+    broken = replace(machine(cuda=("13.0",)), absent={"headers": "/opt/x is no copy of CUTLASS"})
+    assert reasons(plan(alone(cutlass("cutlass_3_8")), broken))[0].endswith("not here: /opt/x is no copy of CUTLASS")
+
+
+def test_headers_that_are_here_go_with_the_jobs_that_use_them() -> None:
+    libraries = tuple(HeaderLibrary(name, "3", Path(f"/opt/{name}"), ()) for name in ("cutlass_3_6", "cutlass_3_8"))
+    job = plan(alone(cutlass("cutlass_3_8")), replace(machine(cuda=("13.0",)), headers=libraries)).jobs[0]
+    assert isinstance(job, NativeJob)
+    assert job.headers == libraries[1:]
 
 
 def test_a_backend_that_has_another_build_is_not_unmade() -> None:

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from packaging.version import Version
 
-from kernel_hub.build.toolkits import fetch_toolkit, fetched_homes, known_pins, requirements, wanted_releases
+from kernel_hub.build.matrix import FETCHABLE_HEADERS
+from kernel_hub.build.toolkits import fetch_toolkit, fetched_homes, known_pins, requirements, wanted_toolkits
 from kernel_hub.errors import InvalidDocumentError, ToolchainError
+from tests.unit.build.machines import machine
 
 PINS = {"13.2": {"nvidia-cuda-nvcc==13.2.86": {"x86_64": "aa", "aarch64": "bb"}}}
-RELEASE = Version("13.2")
+RELEASE = "13.2"
 
 
 def toolkit_in(stage: Path) -> None:
@@ -62,8 +63,8 @@ def test_packages_without_a_compiler_are_refused(tmp_path: Path) -> None:
 def test_an_unknown_release_and_an_offline_machine_are_refused_before_anything_is_asked(tmp_path: Path) -> None:
     asked: list[str] = []
     with pytest.raises(ToolchainError, match=r"CUDA 12\.6 cannot be fetched") as caught:
-        fetch_toolkit(Version("12.6"), tmp_path, pins=PINS, install=installing(asked))
-    assert "releases that can: 13.2" in caught.value.hint()
+        fetch_toolkit("12.6", tmp_path, pins=PINS, install=installing(asked))
+    assert "what can be: 13.2" in caught.value.hint()
     with pytest.raises(ToolchainError, match="offline by its settings"):
         fetch_toolkit(RELEASE, tmp_path, pins=PINS, install=installing(asked), offline=True)
     assert asked == []
@@ -72,6 +73,8 @@ def test_an_unknown_release_and_an_offline_machine_are_refused_before_anything_i
 def test_every_known_release_pins_whole_compilers_for_both_processors() -> None:
     names = {"nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-cuda-nvcc", "nvidia-cuda-runtime", "nvidia-nvvm"}
     for release, packages in known_pins().items():
+        if release.startswith("cutlass_"):
+            continue
         assert {name.partition("==")[0] for name in packages} == names, release
         for digests in packages.values():
             assert sorted(digests) == ["aarch64", "x86_64"]
@@ -87,16 +90,25 @@ def test_every_known_release_pins_whole_compilers_for_both_processors() -> None:
         ([""], ["torch-stable-abi211-cu134-x86_64-linux", "torch-cpu"], ["13.0"], ["13.4"]),
         (["13.5", "13.1"], [], [], ["13.1", "13.5"]),
         (["13.0"], [], ["13.0"], []),
+        (["cutlass_3_8", "13.2"], [], ["13.0"], ["13.2", "cutlass_3_8"]),
     ],
 )
 def test_what_is_wanted_and_not_here_is_fetched(
     written: list[str], labels: list[str], here: list[str], wanted: list[str]
 ) -> None:
-    found = wanted_releases(written, labels, [Version(text) for text in here])
-    assert [str(release) for release in found] == wanted
+    assert list(wanted_toolkits(written, labels, machine(cuda=tuple(here)))) == wanted
+
+
+def test_every_cutlass_that_a_refusal_offers_is_pinned() -> None:
+    pinned = {name: packages for name, packages in known_pins().items() if name.startswith("cutlass_")}
+    assert tuple(pinned) == FETCHABLE_HEADERS
+    for name, packages in pinned.items():
+        [(requirement, digests)] = packages.items()
+        assert requirement.startswith(f"nvidia-cutlass=={name.removeprefix('cutlass_').replace('_', '.')}.")
+        assert re.fullmatch(r"[0-9a-f]{64}", digests["any"])
 
 
 @pytest.mark.parametrize("text", ["registry/flash-attn", "13", "13.2.2", "cu132", "13.12"])
 def test_what_is_not_a_release_is_refused(text: str) -> None:
     with pytest.raises(InvalidDocumentError, match="is not a release of CUDA"):
-        wanted_releases([text], [], [])
+        wanted_toolkits([text], [], machine())
