@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One problem; lengths are tokens. `window` 0 means none."""
+    """One problem; lengths are tokens. `window` and `softcap` 0 mean none."""
 
     name: str
     origin: str
@@ -18,6 +20,8 @@ class Shape:
     head_dim: int
     causal: bool = False
     window: int = 0
+    softcap: float = 0.0
+    alibi: bool = False
 
     def forward_flops(self) -> float:
         """Return useful floating-point operations: 4 * head_dim for each query and key that it sees (half if causal)."""
@@ -32,6 +36,11 @@ class Shape:
         return 2 * self.k_len * self.k_heads * self.head_dim * element_bytes
 
 
+def alibi_slopes(heads: int) -> torch.Tensor:
+    """Return ALiBi's slopes for a power of two of heads: a geometric sequence from 2 ** (-8 / heads)."""
+    return 2.0 ** (-8.0 / heads * torch.arange(1, heads + 1))
+
+
 PREFILL = [
     Shape(f"prefill_d{d}_s{s}{'_causal' if causal else ''}", origin, s, s, 16, 16, d, causal)
     for d, origin in ((64, "GPT-2 medium and BERT-large: 16 heads of 64"), (128, "1-2B decoder: 16 heads of 128"))
@@ -41,6 +50,11 @@ PREFILL = [
 
 WINDOW = [Shape("window512_s4096", "sliding window as in Mistral and Gemma", 4096, 4096, 16, 16, 128, True, 512)]
 
+SCORES = [
+    Shape("softcap50_s4096_causal", "soft-capped logits as in Gemma 2", 4096, 4096, 16, 16, 128, True, softcap=50.0),
+    Shape("alibi_s4096_causal", "ALiBi as in BLOOM and MPT", 4096, 4096, 16, 16, 128, True, alibi=True),
+]
+
 BACKWARD = [Shape("backward_d128_s1024_causal", "training step of a 1-2B decoder", 1024, 1024, 16, 16, 128, True)]
 
 DECODE = [
@@ -48,4 +62,5 @@ DECODE = [
     for k in (4096, 16384, 32768)
 ]
 
+# A batch of prompts of different lengths, as a server packs them.
 VARLEN_LENGTHS = (37, 129, 256, 301, 512, 700, 911, 1024)

@@ -24,6 +24,12 @@ import torch.nn.functional as F
 
 from registry._harness import dev_build, reference, roofline, shapes, timing
 
+from . import peers
+
+Run = Callable[[], torch.Tensor]
+Contestants = dict[str, Run]
+Problem = tuple[str, str, Callable[[], Contestants], float, str]
+
 RESULTS = Path(__file__).parent / "results"
 TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -52,24 +58,35 @@ def require_right(ours: torch.Tensor, theirs: torch.Tensor, name: str) -> None:
         raise SystemExit(f"{name}: results differ by {error}; nothing is reported")
 
 
-def prefill(module: Any, shape: shapes.Shape, dtype: torch.dtype) -> dict[str, Callable[[], torch.Tensor]]:
+def prefill(module: Any, shape: shapes.Shape, dtype: torch.dtype) -> Contestants:
     q, k, v = operands(shape, dtype)
     qt, kt, vt = heads_first(q, k, v)
-    if not shape.window:
+    if shape.window or shape.softcap or shape.alibi:
+        slopes = shapes.alibi_slopes(shape.q_heads) if shape.alibi else None
+        options = {
+            "causal": True,
+            "window_size": (shape.window - 1, 0),
+            "softcap": shape.softcap,
+            "alibi_slopes": slopes,
+        }
+        contestants: dict[str, Run | None] = {
+            "flash_attn": lambda: module.flash_attn_func(q, k, v, **options),
+            "torch_flex": peers.flex_attention(shape, qt, kt, vt),
+        }
+        if shape.window:
+            mask = reference.visible_keys(shape.q_len, shape.k_len, True, (shape.window - 1, 0))
+            contestants["torch_sdpa_mask"] = lambda: F.scaled_dot_product_attention(qt, kt, vt, attn_mask=mask)
+    else:
         contestants = {
             "flash_attn": lambda: module.flash_attn_func(q, k, v, causal=shape.causal),
             "torch_sdpa": lambda: F.scaled_dot_product_attention(qt, kt, vt, is_causal=shape.causal),
+            "onnxruntime": peers.onnxruntime_attention(q, k, v, shape.causal),
+            "openvino": peers.openvino_attention(q, k, v, shape.causal),
         }
-    else:
-        mask = reference.visible_keys(shape.q_len, shape.k_len, True, (shape.window - 1, 0))
-        contestants = {
-            "flash_attn": lambda: module.flash_attn_func(q, k, v, causal=True, window_size=(shape.window - 1, 0)),
-            "torch_sdpa_mask": lambda: F.scaled_dot_product_attention(qt, kt, vt, attn_mask=mask),
-        }
-    return contestants
+    return {name: run for name, run in contestants.items() if run is not None}
 
 
-def decode(module: Any, shape: shapes.Shape, dtype: torch.dtype) -> dict[str, Callable[[], torch.Tensor]]:
+def decode(module: Any, shape: shapes.Shape, dtype: torch.dtype) -> Contestants:
     q, k, v = operands(shape, dtype)
     qt, kt, vt = heads_first(q, k, v)
     kb, vb = kt.transpose(1, 2), vt.transpose(1, 2)
@@ -88,7 +105,7 @@ def decode(module: Any, shape: shapes.Shape, dtype: torch.dtype) -> dict[str, Ca
     }
 
 
-def varlen(module: Any, dtype: torch.dtype) -> dict[str, Callable[[], torch.Tensor]]:
+def varlen(module: Any, dtype: torch.dtype) -> Contestants:
     lens = shapes.VARLEN_LENGTHS
     starts = torch.tensor([0, *lens]).cumsum(0).to(torch.int32)
     q, k, v = (draw(sum(lens), 16, 128, dtype=dtype, seed=seed) for seed in range(3))
@@ -104,10 +121,11 @@ def varlen(module: Any, dtype: torch.dtype) -> dict[str, Callable[[], torch.Tens
     return {
         "flash_attn": lambda: module.flash_attn_varlen_func(q, k, v, starts, starts, max(lens), max(lens), causal=True),
         "torch_loop": loop,
+        "torch_padded": peers.padded_attention(q, k, v, at),
     }
 
 
-def backward(module: Any, shape: shapes.Shape, dtype: torch.dtype) -> dict[str, Callable[[], torch.Tensor]]:
+def backward(module: Any, shape: shapes.Shape, dtype: torch.dtype) -> Contestants:
     q, k, v = (tensor.requires_grad_() for tensor in operands(shape, dtype))
     qt, kt, vt = (tensor.detach().requires_grad_() for tensor in heads_first(q, k, v))
     ours = module.flash_attn_func(q, k, v, causal=shape.causal)
@@ -120,9 +138,9 @@ def backward(module: Any, shape: shapes.Shape, dtype: torch.dtype) -> dict[str, 
     }
 
 
-def problems(module: Any) -> list[tuple[str, str, Callable[[], dict[str, Callable[[], torch.Tensor]]], float, str]]:
+def problems(module: Any) -> list[Problem]:
     """Return (name, element type, contestants, work, unit of the rate)."""
-    found: list[Any] = []
+    found: list[Problem] = []
     for kind in ("bfloat16", "float32"):
         dtype = TYPES[kind]
         for shape in shapes.PREFILL:
@@ -135,7 +153,7 @@ def problems(module: Any) -> list[tuple[str, str, Callable[[], dict[str, Callabl
         for shape in shapes.BACKWARD:
             work = 2.5 * shape.forward_flops()
             found.append((shape.name, kind, lambda s=shape, d=dtype: backward(module, s, d), work, "flop"))
-    for shape in shapes.WINDOW:
+    for shape in (*shapes.WINDOW, *shapes.SCORES):
         work = shape.forward_flops()
         found.append((shape.name, "bfloat16", lambda s=shape: prefill(module, s, torch.bfloat16), work, "flop"))
     for shape in (shapes.PREFILL[0], shapes.PREFILL[5]):
@@ -159,20 +177,23 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few rounds, little patience")
     parser.add_argument("--processor-time", action="store_true", help="one thread, processor time: for a busy machine")
     parser.add_argument("--only", default="", help="problems whose name contains this")
+    parser.add_argument("--budget-s", type=float, default=480.0, help="what the whole run may take, about")
     parser.add_argument("--output", type=Path, default=None)
     given = parser.parse_args()
     module = dev_build.load_package(given.build.resolve())
-    limits: dict[str, Any] = {"rounds": 5, "patience_s": 8.0} if given.quick else {"rounds": 7, "patience_s": 40.0}
+    deadline = time.monotonic() + given.budget_s
+    limits: dict[str, Any] = {"rounds": 3 if given.quick else 5}
     if given.processor_time:
         torch.set_num_threads(1)
         limits |= {"clock": time.process_time, "limit": math.inf}
     else:
-        timing.wait_until_idle(patience_s=limits["patience_s"])
+        timing.wait_until_idle(patience_s=given.budget_s / 20)
+    installed = peers.versions()
+    print(", ".join(f"{name}: {version}" for name, version in installed.items()), flush=True)
     peak = roofline.measure(repeats=3 if given.quick else 8)
     rows = []
-    for name, kind, contestants_of, work, unit in problems(module):
-        if given.only not in name:
-            continue
+    chosen = [problem for problem in problems(module) if given.only in problem[0]]
+    for left, (name, kind, contestants_of, work, unit) in zip(range(len(chosen), 0, -1), chosen):
         contestants = contestants_of()
         ours = contestants["flash_attn"]()
         for rival, run in contestants.items():
@@ -182,7 +203,8 @@ def main() -> None:
         read = None
         if unit == "byte":
             read = roofline.measure(int(work), repeats=3).read_bytes_per_s
-        samples = timing.compare(contestants, **limits)
+        patience_s = max(1.0, (deadline - time.monotonic()) / left - 2.0)
+        samples = timing.compare(contestants, patience_s=patience_s, **limits)
         mine = samples["flash_attn"]
         ceiling = read or (peak.bfloat16_flops if kind == "bfloat16" and peak.bfloat16_flops else peak.float32_flops)
         rows.append({
@@ -209,6 +231,7 @@ def main() -> None:
         "clock": "processor time" if given.processor_time else "wall time",
         "instruction_set": module_capability(module),
         "torch": torch.__version__,
+        "peers": installed,
         "peak_float32_flops": peak.float32_flops,
         "peak_bfloat16_flops": peak.bfloat16_flops,
         "read_bytes_per_s": peak.read_bytes_per_s,

@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from . import floors
+
 FOLDER = Path(__file__).resolve().parent
 CARD = FOLDER.parent / "CARD.md"
-BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
+MEASURED, HELD = "measured", "floors"
+PROFILE = "-profile"
 
 NAMES = {
     "torch_sdpa": "torch SDPA",
@@ -17,6 +20,10 @@ NAMES = {
     "torch_sdpa_grouped": "torch SDPA, heads grouped by hand",
     "torch_products": "torch matmul and softmax",
     "torch_loop": "torch SDPA in a loop",
+    "torch_padded": "torch SDPA, padded",
+    "torch_flex": "torch FlexAttention, compiled",
+    "onnxruntime": "onnxruntime MultiHeadAttention",
+    "openvino": "OpenVINO ScaledDotProductAttention",
     "flash_attn_heads_first": "this kernel, cache with heads first",
 }
 
@@ -33,6 +40,11 @@ def table(result: dict[str, Any]) -> str:
         f"{peak / 1e9:.0f} GFLOP/s, reading {result['read_bytes_per_s'] / 1e9:.0f} GB/s from "
         f"{result['read_working_set_bytes'] >> 20} MiB. The share is of the peak of the element type (float16 is computed "
         "in float32), or of reading the same number of bytes.",
+        *(
+            [", ".join(f"{peer}: {version}" for peer, version in result["peers"].items()) + "."]
+            if "peers" in result
+            else []
+        ),
         "",
         "| problem | type | rate | share | spread | times faster than |",
         "|---|---|---|---|---|---|",
@@ -49,12 +61,24 @@ def table(result: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def between(card: str, mark: str, text: str) -> str:
+    """Return the card with everything between a pair of marks replaced."""
+    begin, end = f"<!-- {mark}: begin -->\n", f"<!-- {mark}: end -->\n"
+    before, _, rest = card.partition(begin)
+    _, _, after = rest.partition(end)
+    return before + begin + text + end + after
+
+
 def card_with_tables(card: str) -> str:
-    """Return the card with everything between the markers made anew."""
-    before, _, rest = card.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    tables = [table(json.loads(path.read_text())) for path in sorted((FOLDER / "results").glob("*.json"))]
-    return before + BEGIN + "\n".join(tables) + END + after
+    """Return the card with everything between the marks made anew."""
+    measured, held = [], []
+    for path in sorted((FOLDER / "results").glob("*.json")):
+        if path.stem.endswith(PROFILE):
+            continue
+        result, profile = json.loads(path.read_text()), path.with_name(f"{path.stem}{PROFILE}.json")
+        measured.append(table(result))
+        held.append(floors.table(result, json.loads(profile.read_text()) if profile.exists() else None))
+    return between(between(card, MEASURED, "\n".join(measured)), HELD, "\n".join(held))
 
 
 if __name__ == "__main__":
