@@ -139,15 +139,31 @@ def compile_steps(
     return tuple(steps)
 
 
-def link_step(job: NativeJob, layout: Layout, objects: Sequence[Path], compiler: Path, floor: Floor) -> Step:
-    """The step that links a job's objects into its native module."""
+def framework_libraries(job: NativeJob) -> tuple[str, ...]:
+    """The framework's libraries that a job's native module names, without `lib` and `.so`."""
     match job.label.framework:
         case TorchStableAbi():
-            offered: tuple[str, ...] = ("-ltorch", "-ltorch_cpu")
+            return "torch", "torch_cpu"
         case Torch():
-            offered = ("-ltorch", "-ltorch_cpu", "-lc10")
+            return "torch", "torch_cpu", "c10"
         case TvmFfi():
-            offered = ("-ltvm_ffi",)
+            return ("tvm_ffi",)
+
+
+def link_step(
+    job: NativeJob, layout: Layout, objects: Sequence[Path], compiler: Path, floor: Floor, libraries: Path
+) -> Step:
+    """The step that links a job's objects into its native module.
+
+    Args:
+        job: What is built.
+        layout: Where things lie.
+        objects: What is linked.
+        compiler: The C++ compiler.
+        floor: What is linked with in place of the machine's own libraries.
+        libraries: Where the framework's libraries lie.
+    """
+    offered = [f"-l{name}" for name in framework_libraries(job)]
     device = (f"-L{job.toolkit.libraries}", "-lcudart") if job.toolkit else ()
     argv = (
         str(compiler), "-shared", "-nodefaultlibs", "-o", str(layout.library),
@@ -161,7 +177,7 @@ def link_step(job: NativeJob, layout: Layout, objects: Sequence[Path], compiler:
         "-lgcc_s", "-lgcc",
         # They are loaded without offering their symbols to later libraries, so the module has to name them even where
         # a linker would find nothing that needs them.
-        f"-L{job.sdk.libraries}", "-Wl,--no-as-needed", *offered, *device,
+        f"-L{libraries}", "-Wl,--no-as-needed", *offered, *device,
     )  # fmt: skip
     return Step("link", argv, layout.folder, layout.library)
 

@@ -120,6 +120,31 @@ def _key(compiler: Compiler, originals: Mapping[str, Path]) -> str:
     return "\n".join([*parts, f"floor: {limits}", f"generator: {_GENERATOR}"])
 
 
+def prepare_placeholders(compiler: Compiler, names: Iterable[str], folder: Path, run: Run) -> Path:
+    """Make libraries that offer nothing, to link with where those of that name are for another processor.
+
+    A link of a shared library leaves undefined what nobody offers, so only the names of the libraries matter to it.
+
+    Args:
+        compiler: The C++ compiler that links with them.
+        names: Names without `lib` and `.so`.
+        folder: Where they are made.
+        run: Runs a step.
+
+    Raises:
+        CompileError: If a step fails.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "empty.s").write_text('.section .note.GNU-stack,"",%progbits\n', encoding="ascii")
+    for name in names:
+        output = folder / f"lib{name}.so"
+        argv = (
+            str(compiler.path), "-shared", "-nostdlib", f"-Wl,-soname,{output.name}", "-o", output.name, "empty.s",
+        )  # fmt: skip
+        run(Step(f"placeholder {output.name}", argv, folder, output))
+    return folder
+
+
 def stub_sources(symbols: Iterable[Symbol]) -> StubSources:
     """The texts of a stub library that offers, of each symbol, its newest version within the floor."""
     newest: dict[str, str] = {}

@@ -137,6 +137,7 @@ class Machine:
         python_include: Where Python.h lies.
         cuda: CUDA toolkits, oldest first.
         headers: Libraries of headers, one of each name.
+        cross: C++ compilers for other processors, by the processor.
         compiler_cache: What C++ sources are compiled through; None to compile them at once.
         absent: Why something is missing, by its name: "compiler", "torch", "tvm-ffi", "python", "cuda".
         remedies: What to do about it, by the same names.
@@ -150,6 +151,7 @@ class Machine:
     python_include: Path | None = None
     cuda: tuple[CudaToolkit, ...] = ()
     headers: tuple[HeaderLibrary, ...] = ()
+    cross: Mapping[str, Compiler] = field(default_factory=dict)
     compiler_cache: CompilerCache | None = None
     absent: Mapping[str, str] = field(default_factory=dict)
     remedies: Mapping[str, str] = field(default_factory=dict)

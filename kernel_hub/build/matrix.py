@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
 from packaging.version import Version
 
 from kernel_hub.build.cuda import CUDA_SUFFIX, chosen_archs, listed_archs
-from kernel_hub.build.machine import CudaToolkit, HeaderLibrary, Machine, TorchSdk, TvmFfiSdk
+from kernel_hub.build.jobs import Job, Matrix, NativeJob, NoarchJob, Omission
+from kernel_hub.build.machine import HeaderLibrary, Machine, TorchSdk, TvmFfiSdk
 from kernel_hub.build.recipe import BackendRules, Component, NoarchFramework, Recipe, TorchFramework, TvmFfiFramework
 from kernel_hub.model.backend import Backend, BackendKind
 from kernel_hub.model.framework import Framework, Torch, TorchStableAbi, TvmFfi
 from kernel_hub.model.variant import ArchLabel, NoarchLabel
+
+__all__ = ["FETCHABLE_HEADERS", "Job", "Matrix", "NativeJob", "NoarchJob", "Omission", "plan"]
 
 FETCHABLE_HEADERS = ("cutlass_3_5", "cutlass_3_6", "cutlass_3_8")
 _TOOLCHAINS = {
@@ -25,93 +28,6 @@ _TOOLCHAINS = {
     BackendKind.XPU: "Intel's icpx",
     BackendKind.METAL: "Xcode on macOS",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class NativeJob:
-    """A compiled build to make.
-
-    Attributes:
-        label: What it is called.
-        document: The recipe's file name.
-        recipe: The recipe.
-        components: What is compiled, beside the framework's own sources.
-        sdk: The torch or tvm-ffi whose headers are used.
-        archs: The GPU architectures of the build, as metadata lists them.
-        toolkit: The CUDA toolkit, for CUDA.
-        headers: The libraries of headers that components depend on.
-    """
-
-    label: ArchLabel
-    document: str
-    recipe: Recipe
-    components: tuple[Component, ...]
-    sdk: TorchSdk | TvmFfiSdk
-    archs: tuple[str, ...] = ()
-    toolkit: CudaToolkit | None = None
-    headers: tuple[HeaderLibrary, ...] = ()
-
-    def headers_of(self, component: Component) -> tuple[HeaderLibrary, ...]:
-        """Those that one component depends on."""
-        return tuple(library for library in self.headers if library.name in component.depends)
-
-    @property
-    def backend(self) -> BackendKind:
-        return self.label.backend.kind
-
-    @property
-    def stable_abi(self) -> Version | None:
-        """The stable ABI it targets; None for a build for one torch release."""
-        framework = self.label.framework
-        return framework.version if isinstance(framework, TorchStableAbi) else None
-
-
-@dataclass(frozen=True, slots=True)
-class NoarchJob:
-    """A build without compiled code; the fields are those of `NativeJob`."""
-
-    label: NoarchLabel
-    document: str
-    recipe: Recipe
-    backend: BackendKind
-    archs: tuple[str, ...] = ()
-
-
-Job: TypeAlias = NativeJob | NoarchJob
-
-
-@dataclass(frozen=True, slots=True)
-class Omission:
-    """A backend of a recipe that is not built here.
-
-    Attributes:
-        document: The recipe's file name.
-        backend: Which one.
-        reason: Why.
-        remedy: What to do about it; "" where nothing helps on this machine.
-    """
-
-    document: str
-    backend: BackendKind
-    reason: str
-    remedy: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.backend.value} of {self.document}: {self.reason}"
-
-
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """Every build of a kernel on one machine: jobs in order of their labels, and what is left out."""
-
-    jobs: tuple[Job, ...]
-    omissions: tuple[Omission, ...]
-
-    @property
-    def unmade(self) -> tuple[Omission, ...]:
-        """Why backends have no build at all; one that is built with one CUDA toolkit and not with another has one."""
-        made = {(job.document, job.backend) for job in self.jobs}
-        return tuple(item for item in self.omissions if (item.document, item.backend) not in made)
 
 
 def plan(recipes: Mapping[str, Recipe], machine: Machine) -> Matrix:
@@ -198,15 +114,32 @@ def _of_compiled(
     elif unmet is not None:
         yield Omission(document, backend, unmet.reason, unmet.remedy)
     elif backend is BackendKind.CPU:
-        label = ArchLabel(target.framework, Backend(backend), machine.cpu, machine.os)
-        components = recipe.components_of(backend)
-        yield NativeJob(label, document, recipe, components, target.sdk, headers=_used_headers(components, machine))
+        yield from _of_cpu(document, recipe, target, machine)
     elif backend is BackendKind.CUDA:
         yield from _of_cuda(document, recipe, target, machine)
     else:
         tool = _TOOLCHAINS.get(backend)
         reason = f"needs {tool}, which this release does not drive" if tool else "has no compiled builds"
         yield Omission(document, backend, reason)
+
+
+def _of_cpu(document: str, recipe: Recipe, target: _Target, machine: Machine) -> Iterator[Job | Omission]:
+    """The build for this machine's processor, and those for which there is a compiler that runs here."""
+    kind = BackendKind.CPU
+    components = recipe.components_of(kind)
+    headers = _used_headers(components, machine)
+    label = ArchLabel(target.framework, Backend(kind), machine.cpu, machine.os)
+    yield NativeJob(label, document, recipe, components, target.sdk, headers=headers)
+    for cpu, compiler in machine.cross.items():
+        foreign = ArchLabel(target.framework, Backend(kind), cpu, machine.os)
+        own = sorted({flag for item in components for flag in item.cxx_flags if flag.startswith("-m")})
+        if isinstance(target.framework, Torch):
+            reason = f"{foreign} would be linked with a torch for {cpu}, and only the stable ABI does without"
+            yield Omission(document, kind, reason)
+        elif own:
+            yield Omission(document, kind, f"{foreign} is not built: {', '.join(own)} are flags for one processor")
+        else:
+            yield NativeJob(foreign, document, recipe, components, target.sdk, headers=headers, cross=compiler)
 
 
 def _unmet(recipe: Recipe, backend: BackendKind, machine: Machine) -> _Unmet | None:

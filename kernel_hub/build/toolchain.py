@@ -68,6 +68,7 @@ def find_machine(settings: BuildSettings | None = None) -> Machine:
         python_include=attempt("python", _find_python),
         cuda=attempt("cuda", lambda: _find_cuda(said)) or (),
         headers=attempt("headers", lambda: find_cutlass((*said.cutlass_homes, *fetched_cutlass(said.toolkits)))) or (),
+        cross=_find_cross(_CPUS.get(cpu, cpu)),
         compiler_cache=_find_compiler_cache(said),
         absent=absent,
         remedies=remedies,
@@ -170,9 +171,25 @@ def _find_compiler(named: str) -> Compiler:
         )
     if found is None:
         raise ToolchainError("there is no C++ compiler g++", hint="install g++ (apt install g++)")
+    return _compiler_at(Path(found))
+
+
+def _compiler_at(found: Path) -> Compiler:
     # Resolving links would lose the name, by which some compilers know what they are.
-    path = Path(found).absolute()
+    path = found.absolute()
     return Compiler(path, _ask((str(path), "--version")).partition("\n")[0].strip())
+
+
+def _find_cross(cpu: str) -> dict[str, Compiler]:
+    """Compilers for other processors, by the names that distributions give them."""
+    if platform.system() != "Linux":
+        return {}
+    found = {}
+    for other in sorted({"aarch64", "x86_64"} - {cpu}):
+        path = shutil.which(f"{other}-linux-gnu-g++")
+        if path is not None:
+            found[other] = _compiler_at(Path(path))
+    return found
 
 
 def find_cutlass(homes: Iterable[Path]) -> tuple[HeaderLibrary, ...]:

@@ -21,13 +21,13 @@ from kernel_hub.build.audit.finding import BUILDS_ANYWAY, Finding
 from kernel_hub.build.audit.known import find_knowledge
 from kernel_hub.build.audit.layout import check_build, native_name
 from kernel_hub.build.built_with import Tool
-from kernel_hub.build.command import Floor, Layout, Step, compile_steps, link_step
+from kernel_hub.build.command import Floor, Layout, Step, compile_steps, framework_libraries, link_step
 from kernel_hub.build.compile import run_step, run_steps
 from kernel_hub.build.cuda import is_inert_path
-from kernel_hub.build.floor import prepare_floor
+from kernel_hub.build.floor import prepare_floor, prepare_placeholders
 from kernel_hub.build.generated import REGISTRATION_HEADER
 from kernel_hub.build.identity import compiler_identity, header_digests, toolkit_identity
-from kernel_hub.build.machine import Machine
+from kernel_hub.build.machine import Compiler, Machine
 from kernel_hub.build.matrix import Job, NativeJob
 from kernel_hub.build.project import Project
 from kernel_hub.build.provenance import SourceOrigin
@@ -125,7 +125,7 @@ class Workshop:
         self._parallel = parallel
         self._on_progress = on_progress
         self._known = find_knowledge(machine.torch)
-        self._floor: Floor | None = None
+        self._floors: dict[str, Floor] = {}
 
     def make(self, job: Job, output: Path) -> Build:
         """Make one build in the folder of all builds.
@@ -154,9 +154,7 @@ class Workshop:
         return Build(label, output / label, made.metadata.id, made.size_bytes, seconds, findings)
 
     def _compile(self, job: NativeJob, work: Path) -> Path:
-        compiler = self._machine.compiler
-        if compiler is None:
-            raise ToolchainError(f"{job.label} needs a C++ compiler")
+        compiler = self._compiler_of(job)
         name = module_id(job, self._origin)
         library = work / native_name(job.label, name)
         layout = Layout(self._project.folder, work / "include", work / "objects", library)
@@ -188,28 +186,43 @@ class Workshop:
         run_steps(outdated, environment, logs, parallel=self._parallel, on_done=finish)
         for old in work.glob(f"*{layout.library.suffix}"):
             old.unlink()
-        link = link_step(job, layout, [step.output for step in steps], compiler.path, self._floor_of(environment))
+        objects = [step.output for step in steps]
+        floor, libraries = self._floor_of(job, environment), self._libraries_of(job, environment)
+        link = link_step(job, layout, objects, compiler.path, floor, libraries)
         run_steps([link], environment, logs, parallel=1, on_done=count)
         return layout.library
 
     def _tools_of(self, job: NativeJob) -> tuple[Tool, ...]:
         """The compilers that a job needs; another digest of one makes every step outdated."""
-        compiler = self._machine.compiler
-        found = (compiler_identity(compiler),) if compiler is not None else ()
-        return (*found, toolkit_identity(job.toolkit)) if job.toolkit is not None else found
+        found = compiler_identity(self._compiler_of(job))
+        return (found, toolkit_identity(job.toolkit)) if job.toolkit is not None else (found,)
 
-    def _floor_of(self, environment: dict[str, str]) -> Floor:
-        compiler = self._machine.compiler
-        if self._floor is None and compiler is not None:
-            folder = self._work / "floor"
+    def _compiler_of(self, job: NativeJob) -> Compiler:
+        compiler = job.cross or self._machine.compiler
+        if compiler is None:
+            raise ToolchainError(f"{job.label} needs a C++ compiler")
+        return compiler
 
-            def run(step: Step) -> None:
-                run_step(step, environment, self._work / "logs" / f"{step.name.replace(' ', '-')}.log")
+    def _floor_of(self, job: NativeJob, environment: dict[str, str]) -> Floor:
+        cpu, compiler = job.label.cpu, self._compiler_of(job)
+        if cpu not in self._floors:
+            folder = self._work / "floor" if job.cross is None else self._work / f"floor-{cpu}"
+            find, run = library_finder(compiler), self._runner(environment)
+            self._floors[cpu] = prepare_floor(compiler, cpu, folder, find, run)
+        return self._floors[cpu]
 
-            self._floor = prepare_floor(compiler, self._machine.cpu, folder, library_finder(compiler), run)
-        if self._floor is None:
-            raise ToolchainError("there is no C++ compiler")
-        return self._floor
+    def _libraries_of(self, job: NativeJob, environment: dict[str, str]) -> Path:
+        """Where to link with the framework's libraries; those that are installed are for this machine's processor."""
+        if job.cross is None:
+            return job.sdk.libraries
+        folder = self._work / f"placeholders-{job.label.cpu}"
+        return prepare_placeholders(job.cross, framework_libraries(job), folder, self._runner(environment))
+
+    def _runner(self, environment: dict[str, str]) -> Callable[[Step], None]:
+        def run(step: Step) -> None:
+            run_step(step, environment, self._work / "logs" / f"{step.name.replace(' ', '-')}.log")
+
+        return run
 
     def _counter(self, label: str, total: int) -> Callable[[Step], None]:
         """A function that tells of each step that is done; steps are done in several threads."""

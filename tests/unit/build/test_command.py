@@ -11,6 +11,7 @@ from kernel_hub.build.command import Floor, Layout, Step, compile_steps, link_st
 from kernel_hub.build.matrix import NativeJob, plan
 from tests.unit.build.machines import machine, recipe
 
+LIBRARIES = Path("/site/lib")
 LAYOUT = Layout(Path("/src/axpy"), Path("/scratch/include"), Path("/scratch/objects"), Path("/scratch/_m.abi3.so"))
 FLOOR = Floor(
     Path("/scratch/floor/libcompat.a"), (Path("/f/libm.so.6"), Path("/f/libc.so.6")), (Path("/usr/libc_nonshared.a"),)
@@ -101,7 +102,7 @@ def test_a_classic_build_has_no_target_version() -> None:
 
 
 def test_a_link_takes_libraries_in_an_order_that_keeps_the_floor() -> None:
-    argv = link_step(job(stable("2.11")), LAYOUT, [Path("/scratch/a.o")], Path("/usr/bin/g++"), FLOOR).argv
+    argv = link_step(job(stable("2.11")), LAYOUT, [Path("/scratch/a.o")], Path("/usr/bin/g++"), FLOOR, LIBRARIES).argv
     order = [
         "/scratch/a.o",
         "/scratch/floor/libcompat.a",
@@ -118,8 +119,8 @@ def test_a_link_takes_libraries_in_an_order_that_keeps_the_floor() -> None:
 
 
 def test_the_stable_abi_is_linked_without_the_classic_core() -> None:
-    assert "-lc10" not in link_step(job(stable("2.11")), LAYOUT, [], Path("/usr/bin/g++"), FLOOR).argv
-    assert "-lc10" in link_step(job("[torch]\n" + CPU), LAYOUT, [], Path("/usr/bin/g++"), FLOOR).argv
+    assert "-lc10" not in link_step(job(stable("2.11")), LAYOUT, [], Path("/usr/bin/g++"), FLOOR, LIBRARIES).argv
+    assert "-lc10" in link_step(job("[torch]\n" + CPU), LAYOUT, [], Path("/usr/bin/g++"), FLOOR, LIBRARIES).argv
 
 
 @pytest.mark.parametrize(("abi", "text"), [("2.11", "0x020b000000000000"), ("2.9", "0x0209000000000000")])
@@ -134,6 +135,6 @@ def test_a_tvm_ffi_build_has_its_own_defines_and_library() -> None:
     assert {"-DTVM_FFI_EXTENSION_NAME=_m", "-DCPU_KERNEL", "-std=c++17"} <= set(argv)
     assert not any("Py_LIMITED_API" in flag or "TORCH" in flag for flag in argv)
     assert "/site/tvm_ffi/include" in argv
-    linked = link_step(found, LAYOUT, [], Path("/usr/bin/g++"), FLOOR).argv
+    linked = link_step(found, LAYOUT, [], Path("/usr/bin/g++"), FLOOR, LIBRARIES).argv
     assert "-ltvm_ffi" in linked
     assert not any("torch" in part for part in linked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from kernel_hub.build.machine import HeaderLibrary
+from kernel_hub.build.machine import Compiler, HeaderLibrary, Machine
 from kernel_hub.build.matrix import Matrix, NativeJob, NoarchJob, plan
 from kernel_hub.build.recipe import Recipe
 from kernel_hub.model.variant import parse_label
@@ -117,6 +117,31 @@ def test_tvm_ffi_gives_the_release_here_and_needs_no_torch() -> None:
     assert labels(matrix) == ["tvm-ffi01-cpu-x86_64-linux"]
     missing = plan(alone(found), replace(machine(), tvm_ffi=None, absent={"tvm-ffi": "tvm-ffi is not installed"}))
     assert reasons(missing) == ["cpu of build.toml: tvm-ffi is not installed"]
+
+
+def crossing() -> Machine:
+    """A machine with a compiler for another processor."""
+    return replace(machine(), cross={"aarch64": Compiler(Path("/usr/bin/aarch64-linux-gnu-g++"), "g++ 12")})
+
+
+def test_a_compiler_for_another_processor_makes_a_build_for_it() -> None:
+    stable = plan(alone(recipe('[torch]\nstable-abi = "2.11"\n' + CPU)), crossing())
+    assert labels(stable) == ["torch-stable-abi211-cpu-aarch64-linux", "torch-stable-abi211-cpu-x86_64-linux"]
+    compilers = [job.cross for job in stable.jobs if isinstance(job, NativeJob)]
+    assert compilers == [crossing().cross["aarch64"], None]
+    tvm_ffi = plan(alone(recipe('[tvm-ffi]\nsrc = ["b.cpp"]\n' + CPU)), crossing())
+    assert labels(tvm_ffi) == ["tvm-ffi01-cpu-aarch64-linux", "tvm-ffi01-cpu-x86_64-linux"]
+
+
+def test_what_cannot_be_made_for_another_processor_says_why_and_is_not_unmade() -> None:
+    classic = plan(alone(recipe("[torch]\n" + CPU)), crossing())
+    assert reasons(classic) == [
+        "cpu of build.toml: torch213-cxx11-cpu-aarch64-linux would be linked with a torch for aarch64, and only the "
+        "stable ABI does without"
+    ]
+    assert (labels(classic), classic.unmade) == (["torch213-cxx11-cpu-x86_64-linux"], ())
+    flags = recipe('[torch]\nstable-abi = "2.11"\n' + CPU + 'cxx-flags = ["-mavx2", "-O2"]\n')
+    assert "is not built: -mavx2 are flags for one processor" in reasons(plan(alone(flags), crossing()))[0]
 
 
 def cutlass(*names: str) -> Recipe:
