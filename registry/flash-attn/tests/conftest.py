@@ -1,122 +1,37 @@
-"""Where the tests get the kernel from: built from its recipes, published to a registry folder, loaded back by name.
-
-FLASH_ATTN_BUILD names a finished `build/` folder to publish instead.
-"""
+"""The kernel under test, native and Triton, as a registry gives it back (registry/_harness/published.py)."""
 
 from __future__ import annotations
 
-import getpass
-import os
-import sys
-import tempfile
-import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
-# Triton decides when it is first imported whether functions are interpreted, so this precedes every import of it.
-os.environ["TRITON_INTERPRET"] = "1"
-
-import numpy as np
 import pytest
-import torch
 
-import kernel_hub
-from kernel_hub.build.pipeline import build
-from kernel_hub.build.publish import publish
-from kernel_hub.model.requirement import RepoId
-from kernel_hub.sources.directory import DirectoryRegistry
-from registry._harness import dev_build
+from registry._harness import published
 
 KERNEL = Path(__file__).resolve().parents[1]
 
 
-@lru_cache
 def builds() -> Path:
-    """The builds under test. They are kept between runs, because what has not changed is not compiled again."""
-    named = os.environ.get("FLASH_ATTN_BUILD")
-    if named is not None:
-        return Path(named)
-    output = Path(tempfile.gettempdir()) / f"kernel-hub-tests-of-{getpass.getuser()}" / "flash-attn" / "build"
-    return build(KERNEL, output=output).output
-
-
-def load_build(variant: str) -> ModuleType:
-    """Return the package of `variant`: "native" or "triton"."""
-    if variant == "triton":
-        # No GPU is needed to interpret the kernel, so it is not selected by host but loaded by its folder.
-        return dev_build.load_package(builds() / "torch-cuda")
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        registry = DirectoryRegistry.create(Path(folder) / "registry")
-        publish(builds(), registry, RepoId("local", "flash-attn"), allow_dirty=True)
-        patch.setenv("KERNEL_HUB_REGISTRIES", f"local={(Path(folder) / 'registry').as_uri()}")
-        # What is imported stays where it lies, so the home outlives this function.
-        patch.setenv("KERNEL_HUB_HOME", tempfile.mkdtemp(prefix="kernel-hub-tests-"))
-        return kernel_hub.get_kernel("local/flash-attn", version=1)
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A build under test. Calls run with uninitialised memory filled with NaN and numpy's warnings silenced."""
-
-    variant: str
-    module: ModuleType
-
-    @property
-    def ops(self) -> Any:
-        return sys.modules[f"{self.module.__name__}._ops"].ops
-
-    def submodule(self, name: str) -> ModuleType:
-        return sys.modules[f"{self.module.__name__}.{name}"]
-
-    def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        with self.interpreting(args):
-            return getattr(self.module, name)(*args, **kwargs)
-
-    def gradients(self, out: torch.Tensor, inputs: list[torch.Tensor], grad_out: torch.Tensor) -> Any:
-        with self.interpreting(inputs):
-            return torch.autograd.grad(out, inputs, grad_out)
-
-    @contextmanager
-    def interpreting(self, tensors: Iterable[Any]) -> Iterator[None]:
-        if self.variant == "native":
-            yield
-            return
-        from registry._harness.triton_bfloat16 import corrected_bfloat16
-
-        bfloat16 = any(isinstance(tensor, torch.Tensor) and tensor.dtype == torch.bfloat16 for tensor in tensors)
-        with warnings.catch_warnings(), np.errstate(all="ignore"), corrected_bfloat16() if bfloat16 else nullcontext():
-            warnings.filterwarnings("ignore", message="All-NaN slice encountered", category=RuntimeWarning)
-            yield
+    return published.builds(KERNEL)
 
 
 @pytest.fixture(scope="session")
-def native() -> Kernel:
-    return Kernel("native", load_build("native"))
+def native() -> published.Kernel:
+    return published.kernel_of(KERNEL, "native")
 
 
 @pytest.fixture(scope="session")
-def triton() -> Kernel:
-    return Kernel("triton", load_build("triton"))
+def triton() -> published.Kernel:
+    return published.kernel_of(KERNEL, "triton")
 
 
 @pytest.fixture(params=["native", "triton"])
-def kernel(request: pytest.FixtureRequest) -> Kernel:
+def kernel(request: pytest.FixtureRequest) -> published.Kernel:
     return request.getfixturevalue(request.param)
 
 
 @pytest.fixture(autouse=True)
 def poisoned_memory() -> Iterator[None]:
-    """Fill new memory with NaN, so that an element the kernel forgets to write is seen."""
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)
-    fill = torch.utils.deterministic.fill_uninitialized_memory
-    torch.utils.deterministic.fill_uninitialized_memory = True
-    assert bool(torch.empty(8).isnan().all())
-    yield
-    torch.utils.deterministic.fill_uninitialized_memory = fill
-    torch.use_deterministic_algorithms(before)
+    with published.poisoned_memory():
+        yield
