@@ -244,6 +244,21 @@ def test_while_the_newest_version_cannot_be_had_one_that_was_loaded_before_serve
     assert len(told.warnings) == 1
 
 
+def test_the_nearest_major_that_fits_is_named_offline_too_and_a_range_gets_it(
+    hub: HubServer, environ: dict[str, str]
+) -> None:
+    for version, label in ((2, "torch-cpu"), (3, "torch-rocm"), (4, "torch-cpu"), (6, "torch-xpu")):
+        publish_fake_kernel(hub.registry, version=version, builds=[label])
+    online = load(environ, {"version": 2}, {"version": 4}, {"version": 3}, {"version": ">=2,<4"})
+    offline = load(environ | {"HF_HUB_OFFLINE": "1"}, {"version": 3}, {"version": ">=2,<4"}, no_sockets=True)
+    refused = online.results[2]
+    assert refused["error"] == "NoCompatibleVariantError"
+    assert "take version 4" in refused["text"]
+    assert offline.results[0] == refused
+    assert all("v2" in told.results[-1]["origin"] for told in (online, offline))
+    assert online.values[3] == offline.values[1] == [3]
+
+
 @pytest.mark.parametrize("mode", ["online", "offline"])
 def test_a_version_that_was_never_loaded_is_not_replaced_by_another(
     hub: HubServer, faults: Faults, environ: dict[str, str], mode: str

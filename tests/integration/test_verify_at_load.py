@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from huggingface_hub import scan_cache_dir
 
-from kernel_hub.errors import DigestMismatchError
+from kernel_hub.errors import DigestMismatchError, KernelHubError, KernelImportError
 from kernel_hub.loader import Loader
 from kernel_hub.model.host import Host
 from kernel_hub.model.requirement import Requirement
 from kernel_hub.plan import Request
 from kernel_hub.settings import load_settings
 from kernel_hub.sources.directory import DirectoryRegistry
-from tests.support.fake_kernels import publish_fake_kernel
+from tests.support.fake_kernels import fake_build, publish_fake_kernel
 
 CPU = Host.from_json(
     {"cpu": "x86_64", "os": "linux", "torch": "2.13.0", "cxx11_abi": True, "backend": "cpu", "devices": []}
@@ -118,3 +120,49 @@ def test_loading_leaves_a_file_that_is_not_the_kernels_where_it_is_and_names_the
         loader().load(REQUEST)
     assert "kernel-hub download acme/axpy@v1 makes it anew" in caught.value.hint()
     assert (folder / "more.py").is_file()
+
+
+def _swap_in_another_kernel(loader: Callable[..., Loader], tmp_path: Path, *, with_blobs: bool) -> str:
+    """Put all of another kernel's files in the place of the kernel's, with nobody left to fetch from; the commit."""
+    other = {"__init__.py": b"raise SystemExit('the other kernel ran')\n"}
+    registry = DirectoryRegistry.open(tmp_path / "registry")
+    publish_fake_kernel(registry, "acme/other", builds={"torch-cpu": fake_build(name="other", files=other)})
+    elsewhere = loader().download(Request(Requirement.parse("acme/other", version=1))).artifact.root
+    folder = loader().download(REQUEST).artifact.root
+    shutil.rmtree(folder)
+    shutil.copytree(elsewhere, folder, symlinks=True)
+    if with_blobs:
+        ours, theirs = (build.parents[3] / "blobs" for build in (folder, elsewhere))
+        shutil.rmtree(ours)
+        shutil.copytree(theirs, ours)
+    shutil.rmtree(tmp_path / "registry")
+    DirectoryRegistry.create(tmp_path / "registry")
+    return folder.parents[1].name
+
+
+def test_another_kernels_build_in_its_place_is_refused_and_its_code_never_runs(
+    loader: Callable[..., Loader], tmp_path: Path
+) -> None:
+    commit = _swap_in_another_kernel(loader, tmp_path, with_blobs=True)
+    with pytest.raises(KernelHubError) as caught:
+        loader().load(Request(Requirement.parse("acme/axpy", revision=commit)))
+    assert not isinstance(caught.value, KernelImportError)
+
+
+def test_another_kernels_build_in_its_place_gives_way_to_bytes_that_are_still_here(
+    loader: Callable[..., Loader], tmp_path: Path
+) -> None:
+    commit = _swap_in_another_kernel(loader, tmp_path, with_blobs=False)
+    kernel = loader().load(Request(Requirement.parse("acme/axpy", revision=commit)))
+    assert kernel.module.axpy(2, [1], [1]) == [3]
+
+
+def test_what_hf_cache_freed_is_gone_offline_and_fetched_again_online(
+    loader: Callable[..., Loader], tmp_path: Path
+) -> None:
+    root = loader().download(REQUEST).artifact.root
+    (cache,) = {path for path in root.parents if (path / "kernels--acme--axpy").is_dir()}
+    found = scan_cache_dir(cache)
+    found.delete_revisions(root.parent.parent.name).execute()
+    assert not root.exists()
+    assert loader().download(REQUEST).artifact.root == root

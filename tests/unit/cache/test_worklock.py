@@ -130,6 +130,23 @@ def test_a_lock_that_shows_life_is_not_taken_over_but_does_not_hang_either(path:
     assert path.read_text() == note()
 
 
+def test_a_waiter_says_once_whom_and_what_it_waits_for(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.parent.mkdir()
+    path.write_text(note(pid=os.getpid()))
+    rounds = 0
+
+    def told() -> bool:
+        nonlocal rounds
+        rounds += bool(caplog.records)
+        return rounds > 2
+
+    with WorkLock(path, "fetching", patience=Patience(stale_s=1e9, give_up_s=1e9)).held(told):
+        (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert f"process {os.getpid()} on" in record.message
+    assert str(path) in record.message
+
+
 def test_an_owner_whose_lock_was_taken_over_leaves_the_new_one(path: Path) -> None:
     with WorkLock(path, "fetching").held(never):
         path.write_text(note(pid=1))
