@@ -7,6 +7,7 @@ it starts from may hold, which are of another version. What is there already is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -15,14 +16,17 @@ from kernel_hub.build.audit.check import require_passed
 from kernel_hub.build.audit.finding import PUBLISHES_ANYWAY
 from kernel_hub.build.audit.known import find_knowledge
 from kernel_hub.build.audit.layout import check_build
+from kernel_hub.build.branch_builds import builds_there
 from kernel_hub.build.card import PLAIN_CARD, Card, public_names, render_card
 from kernel_hub.build.delivery import MAIN, README, listed, propose_builds, require_arrival, send
+from kernel_hub.build.measured import read_results
 from kernel_hub.build.outgoing import Outgoing, collect
 from kernel_hub.build.promises import keep_promises
 from kernel_hub.build.sending import BOUNDS, Bounds, divided, planned
 from kernel_hub.build.toolchain import find_torch
 from kernel_hub.errors import PublishRefusedError, RepositoryNotFoundError, ToolchainError
 from kernel_hub.model.commit import StoredBlob
+from kernel_hub.model.metadata import Metadata
 from kernel_hub.model.repo_path import check_ref_name
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.model.source import FileEntry, GitBlob, LfsBlob, Pin, Proposal, Refs, Sink
@@ -126,7 +130,7 @@ def publish(
     if target == MAIN:
         raise PublishRefusedError(f"builds are not published to {MAIN!r}, which holds the card", hint="name a branch")
     # Everything that can be wrong here is found before the target is touched.
-    readme = _readme(outgoing, repo)
+    _readme(outgoing, repo)
     refs = _refs(sink, repo, private=private, create=not (dry_run or propose))
     head = refs.branches.get(target)
     if propose and head is None:
@@ -139,6 +143,8 @@ def publish(
     pin = Pin(repo, head, ref=target) if head else None
     outgoing, unsure = keep_promises(outgoing, sink, pin, there)
     notes += [unsure] if unsure else []
+    labels = {build.label for build in outgoing.builds}
+    readme = _readme(outgoing, repo, {} if propose else builds_there(sink, pin, there, leaving_out=labels))
     plan = planned(outgoing, there, new_branch=head is None)
     commits = divided(plan, outgoing.builds, bounds)
     write_card, reason = (
@@ -213,7 +219,8 @@ def _refs(sink: Sink, repo: RepoId, *, private: bool, create: bool) -> Refs:
     return sink.refs(repo)
 
 
-def _readme(outgoing: Outgoing, repo: RepoId) -> bytes:
+def _readme(outgoing: Outgoing, repo: RepoId, others: Mapping[str, Metadata | None] | None = None) -> bytes:
+    """The card of a version that holds these builds and others that are there already."""
     metadata = outgoing.metadata
     functions, layers = public_names(outgoing.builds[0].folder)
     card = Card(
@@ -225,6 +232,9 @@ def _readme(outgoing: Outgoing, repo: RepoId) -> bytes:
         has_benchmark=any(file.path == "benchmarks/benchmark.py" for file in outgoing.benchmarks),
         upstream=metadata.upstream,
         source=metadata.source,
+        builds={build.label: build.metadata for build in outgoing.builds} | dict(others or {}),
+        # The builds lie in a folder of the kernel's own, unless they were put elsewhere.
+        measured=read_results(outgoing.builds[0].folder.absolute().parent.parent),
     )
     return render_card(PLAIN_CARD if outgoing.card is None else outgoing.card, card)
 

@@ -86,10 +86,51 @@ def test_builds_arrive_on_the_versions_branch_and_the_card_on_main(kernel: Path,
 
 def test_the_card_is_rendered_with_what_the_sources_offer(kernel: Path, registry: DirectoryRegistry) -> None:
     publish(kernel, registry, REPO)
+    provenance = Metadata.parse((kernel / "build" / "torch-cuda" / "metadata.json").read_bytes()).provenance
+    builder = provenance.builder_version if provenance else ""
     assert text(registry, "main", "README.md") == (
         "---\nlibrary_name: kernels\nlicense: apache-2.0\n---\n\n# acme/axpy version 1\n\n- `axpy`\n\n"
         "Layers: Axpy\nIt has a benchmark.\n\nSources: https://example.org/acme/axpy.git\n"
+        '\n## Usage\n\n```python\nfrom kernel_hub import get_kernel\n\nkernel = get_kernel("acme/axpy", version=1)\n```\n'
+        "\n## Builds\n\n| backend | framework | system | GPU architectures | build |\n"
+        "| --- | --- | --- | --- | --- |\n"
+        "| CUDA | any torch | any | 9.0, 8.0 | `torch-cuda` |\n| ROCm | any torch | any |  | `torch-rocm` |\n"
+        "\n## Provenance\n\n- `torch-cuda`, `torch-rocm`: sources not stated; "
+        f"built by `{builder}`\n"
     )
+
+
+def test_the_card_lists_builds_of_earlier_publications_too(kernel: Path, registry: DirectoryRegistry) -> None:
+    publish(kernel / "build" / "torch-rocm", registry, REPO)
+    assert "torch-cuda" not in text(registry, "main", "README.md")
+    report = publish(kernel / "build" / "torch-cuda", registry, REPO)
+    card = text(registry, "main", "README.md")
+    assert (report.card, "`torch-cuda` |" in card, "`torch-rocm` |" in card) == (True, True, True)
+    for folder in ("build/torch-rocm", "build/torch-cuda", "build"):
+        again = publish(kernel / folder, registry, REPO)
+        assert (again.status, again.card) == (Status.UNCHANGED, False), folder
+
+
+def test_a_build_there_whose_metadata_is_not_understood_is_listed_and_what_is_no_build_is_not(
+    kernel: Path, registry: DirectoryRegistry
+) -> None:
+    registry.create_repo(REPO)
+    put(registry, "v1", {f"build/{name}/metadata.json": b"{}" for name in ("torch-tpu", "latest")})
+    put(registry, "v1", {"docs/torch-xpu/metadata.json": b"{}", "build/torch-xpu/more/metadata.json": b"{}"})
+    publish(kernel, registry, REPO)
+    card = text(registry, "main", "README.md")
+    assert "| TPU | any torch | any |  | `torch-tpu` |" in card
+    assert "- `torch-tpu`: its metadata cannot be read" in card
+    assert "latest" not in card
+    assert "torch-xpu" not in card
+
+
+def test_results_of_benchmarks_are_on_the_card(kernel: Path, registry: DirectoryRegistry) -> None:
+    row = {"problem": "large", "element_type": "float32", "unit": "byte", "rate_per_s": 2.5e9}
+    (kernel / "benchmarks" / "results").mkdir()
+    (kernel / "benchmarks" / "results" / "some.json").write_text(json.dumps({"cpu": "Some CPU", "rows": [row]}))
+    publish(kernel, registry, REPO)
+    assert "| `large` | `float32` | 2.5 GB/s |" in text(registry, "main", "README.md")
 
 
 def test_publishing_again_changes_nothing(kernel: Path, registry: DirectoryRegistry) -> None:
