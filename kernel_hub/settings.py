@@ -94,6 +94,7 @@ class BuildSettings:
         compiler: The C++ compiler that `CXX` names, as written; "" if it names none.
         cuda_homes: The CUDA toolkits that `CUDA_HOME` names.
         toolkits: Where toolkits that the builder fetched lie.
+        rocm_home: The installation of ROCm that `ROCM_PATH` names, or None.
         cutlass_homes: The copies of CUTLASS that `CUTLASS_HOME` names.
         offline: Whether nothing may be fetched.
         compiler_cache: The variables that a compiler's cache reads, which compilers are given.
@@ -102,6 +103,7 @@ class BuildSettings:
     compiler: str
     cuda_homes: tuple[Path, ...]
     toolkits: Path
+    rocm_home: Path | None = None
     cutlass_homes: tuple[Path, ...] = ()
     offline: bool = False
     compiler_cache: Mapping[str, str] = field(default_factory=dict)
@@ -120,6 +122,7 @@ def load_build_settings(environ: Mapping[str, str] | None = None) -> BuildSettin
     return BuildSettings(
         compiler=environment.get("CXX", "").strip(),
         cuda_homes=_folders(environment, "CUDA_HOME"),
+        rocm_home=next(iter(_folders(environment, "ROCM_PATH")), None),
         cutlass_homes=_folders(environment, "CUTLASS_HOME"),
         toolkits=_own_home(environment) / "toolkits",
         offline=_mode(environment) == "offline",

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernel_hub.build.command import dialect_flags, host_flags
-from kernel_hub.build.cuda import CUDA_SUFFIX, chosen_archs
 from kernel_hub.build.machine import TorchSdk
 from kernel_hub.build.matrix import NativeJob
 from kernel_hub.build.recipe import Component, NoarchFramework
@@ -61,6 +60,8 @@ def built_with(job: NativeJob, tools: Sequence[Tool], module_id: str, headers: M
     document: dict[str, Any] = {"compilers": [tool.to_json() for tool in tools], "against": f"{sdk} {job.sdk.version}"}
     if job.toolkit is not None:
         document["toolkit"] = f"CUDA {job.toolkit.version}"
+    if job.rocm is not None:
+        document["toolkit"] = f"ROCm {job.rocm.version}"
     if job.headers:
         document["headers"] = [
             {"name": library.name, "version": library.version, "files": str(headers[library.name])}
@@ -77,12 +78,9 @@ def built_with(job: NativeJob, tools: Sequence[Tool], module_id: str, headers: M
 
 def _own(component: Component, job: NativeJob) -> dict[str, Any]:
     """What is said for one component alone."""
-    archs: tuple[str, ...] = ()
-    if job.toolkit is not None and any(source.endswith(CUDA_SUFFIX) for source in component.src):
-        archs = chosen_archs(component.archs, job.toolkit.version)
     said = {
         "cxx-flags": component.cxx_flags,
         _DEVICE_FLAGS.get(component.backend, "device-flags"): component.device_flags,
-        "archs": archs,
+        "archs": job.archs_of(component),
     }
     return {key: list(value) for key, value in said.items() if value}

@@ -14,10 +14,12 @@ from typing import assert_never
 
 from packaging.version import Version
 
-from kernel_hub.build.cuda import CUDA_SUFFIX, chosen_archs, device_options, for_host
+from kernel_hub.build import rocm
+from kernel_hub.build.cuda import CUDA_SUFFIX, device_options, for_host
 from kernel_hub.build.machine import TorchSdk
 from kernel_hub.build.matrix import NativeJob
 from kernel_hub.build.recipe import Component, NoarchFramework
+from kernel_hub.build.rocm import HIP_SUFFIXES
 from kernel_hub.model.backend import BackendKind
 from kernel_hub.model.framework import Torch, TorchStableAbi, TvmFfi
 
@@ -127,10 +129,15 @@ def compile_steps(
                 through = launcher
                 argv = (str(compiler), *files, *includes, *flags.common, *flags.host, *component.cxx_flags)
             elif suffix == CUDA_SUFFIX and job.toolkit is not None:
-                device = device_options(compiler, source, chosen_archs(component.archs, job.toolkit.version))
+                device = device_options(compiler, source, job.archs_of(component))
                 argv = (
                     str(job.toolkit.nvcc), *files, *includes, *flags.common, *for_host(flags.host), *device,
                     *component.device_flags,
+                )  # fmt: skip
+            elif suffix in HIP_SUFFIXES and job.rocm is not None:
+                argv = (
+                    str(job.rocm.hipcc), *rocm.device_options(job.archs_of(component)), *files, *includes,
+                    *flags.common, *flags.clang, *component.device_flags,
                 )  # fmt: skip
             else:
                 continue
@@ -164,7 +171,11 @@ def link_step(
         libraries: Where the framework's libraries lie.
     """
     offered = [f"-l{name}" for name in framework_libraries(job)]
-    device = (f"-L{job.toolkit.libraries}", "-lcudart") if job.toolkit else ()
+    device: tuple[str, ...] = ()
+    if job.toolkit is not None:
+        device = (f"-L{job.toolkit.libraries}", "-lcudart")
+    elif job.rocm is not None:
+        device = (f"-L{job.rocm.libraries}", "-lamdhip64")
     argv = (
         str(compiler), "-shared", "-nodefaultlibs", "-o", str(layout.library),
         *map(str, objects), str(floor.archive), f"-Wl,--exclude-libs,{floor.archive.name}",
@@ -201,17 +212,19 @@ class _Flags:
     Attributes:
         common: Those that every compiler understands.
         host: Those that the C++ compiler understands, also behind nvcc.
+        clang: What of them clang understands, which is behind hipcc.
     """
 
     def __init__(self, job: NativeJob, module_id: str, layout: Layout, python_include: Path | None) -> None:
         system = [*job.sdk.includes, *([python_include] if python_include else [])]
-        if job.toolkit is not None:
-            system.append(job.toolkit.root / "include")
+        system += [toolkit.root / "include" for toolkit in (job.toolkit, job.rocm) if toolkit is not None]
         self.common = (
             *dialect_flags(job, module_id), f"-I{layout.generated}",
             *(part for folder in system for part in ("-isystem", str(folder))),
         )  # fmt: skip
         self.host = (*host_flags(), *_prefix_maps(job, layout))
+        # Clang makes no process-unique symbols and knows no option against them.
+        self.clang = tuple(flag for flag in self.host if flag != "-fno-gnu-unique")
 
 
 def dialect_flags(job: NativeJob, module_id: str) -> tuple[str, ...]:

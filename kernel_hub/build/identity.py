@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from kernel_hub.build.built_with import Tool
-from kernel_hub.build.machine import Compiler, CudaToolkit, HeaderLibrary
+from kernel_hub.build.machine import Compiler, CudaToolkit, HeaderLibrary, RocmToolkit
 from kernel_hub.model.digest import Digest, tree_digest
 from kernel_hub.tree import digest_of_file
 
@@ -38,6 +38,13 @@ def toolkit_identity(toolkit: CudaToolkit) -> Tool:
     found = {path.name: path for path in (toolkit.nvcc, *parts) if path.is_file()}
     version = _CUDA_BUILD.search(_said((str(toolkit.nvcc), "--version")))
     return Tool(toolkit.nvcc.name, version[1] if version else str(toolkit.version), _digests(found))
+
+
+def rocm_identity(toolkit: RocmToolkit) -> Tool:
+    """ROCm's compiler with the clang behind it."""
+    parts = (toolkit.hipcc, *(toolkit.root / "llvm" / "bin" / name for name in ("clang++", "lld")))
+    found = {path.name: path for path in parts if path.is_file()}
+    return Tool(toolkit.hipcc.name, str(toolkit.version), _digests(found))
 
 
 def header_digests(libraries: Iterable[HeaderLibrary]) -> dict[str, Digest]:

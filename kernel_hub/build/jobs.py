@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TypeAlias
 
 from packaging.version import Version
 
-from kernel_hub.build.machine import Compiler, CudaToolkit, HeaderLibrary, TorchSdk, TvmFfiSdk
+from kernel_hub.build import rocm
+from kernel_hub.build.cuda import CUDA_SUFFIX, chosen_archs
+from kernel_hub.build.machine import Compiler, CudaToolkit, HeaderLibrary, RocmToolkit, TorchSdk, TvmFfiSdk
 from kernel_hub.build.recipe import Component, Recipe
+from kernel_hub.build.rocm import HIP_SUFFIXES
 from kernel_hub.model.backend import BackendKind
 from kernel_hub.model.framework import TorchStableAbi
 from kernel_hub.model.variant import ArchLabel, NoarchLabel
@@ -27,6 +31,7 @@ class NativeJob:
         archs: The GPU architectures of the build, as metadata lists them.
         toolkit: The CUDA toolkit, for CUDA.
         headers: The libraries of headers that components depend on.
+        rocm: The installation of ROCm, for ROCm.
         cross: The compiler for the label's processor, if that is not this machine's.
     """
 
@@ -38,7 +43,17 @@ class NativeJob:
     archs: tuple[str, ...] = ()
     toolkit: CudaToolkit | None = None
     headers: tuple[HeaderLibrary, ...] = ()
+    rocm: RocmToolkit | None = None
     cross: Compiler | None = None
+
+    def archs_of(self, component: Component) -> tuple[str, ...]:
+        """The architectures that one component is compiled for; none if it has no device code."""
+        suffixes = {PurePosixPath(source).suffix for source in component.src}
+        if self.toolkit is not None and CUDA_SUFFIX in suffixes:
+            return chosen_archs(component.archs, self.toolkit.version)
+        if self.rocm is not None and suffixes & HIP_SUFFIXES:
+            return rocm.chosen_archs(component.archs)
+        return ()
 
     def headers_of(self, component: Component) -> tuple[HeaderLibrary, ...]:
         """Those that one component depends on."""

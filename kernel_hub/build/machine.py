@@ -108,6 +108,23 @@ class CudaToolkit:
 
 
 @dataclass(frozen=True, slots=True)
+class RocmToolkit:
+    """An installation of ROCm.
+
+    Attributes:
+        version: Its release, major.minor.
+        root: Its folder, with `include/`.
+        hipcc: Its compiler.
+        libraries: The folder that holds `libamdhip64.so`.
+    """
+
+    version: Version
+    root: Path
+    hipcc: Path
+    libraries: Path
+
+
+@dataclass(frozen=True, slots=True)
 class HeaderLibrary:
     """A library that is headers alone, such as CUTLASS.
 
@@ -136,10 +153,11 @@ class Machine:
         tvm_ffi: The tvm-ffi to build against.
         python_include: Where Python.h lies.
         cuda: CUDA toolkits, oldest first.
+        rocm: The installation of ROCm.
         headers: Libraries of headers, one of each name.
         cross: C++ compilers for other processors, by the processor.
         compiler_cache: What C++ sources are compiled through; None to compile them at once.
-        absent: Why something is missing, by its name: "compiler", "torch", "tvm-ffi", "python", "cuda".
+        absent: Why something is missing, by its name: "compiler", "torch", "tvm-ffi", "python", "cuda", "rocm".
         remedies: What to do about it, by the same names.
     """
 
@@ -150,6 +168,7 @@ class Machine:
     tvm_ffi: TvmFfiSdk | None = None
     python_include: Path | None = None
     cuda: tuple[CudaToolkit, ...] = ()
+    rocm: RocmToolkit | None = None
     headers: tuple[HeaderLibrary, ...] = ()
     cross: Mapping[str, Compiler] = field(default_factory=dict)
     compiler_cache: CompilerCache | None = None

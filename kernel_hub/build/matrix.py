@@ -7,7 +7,8 @@ the torch of the build machine; a classic torch build is for exactly that torch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import assert_never
 
 from packaging.version import Version
@@ -16,6 +17,7 @@ from kernel_hub.build.cuda import CUDA_SUFFIX, chosen_archs, listed_archs
 from kernel_hub.build.jobs import Job, Matrix, NativeJob, NoarchJob, Omission
 from kernel_hub.build.machine import HeaderLibrary, Machine, TorchSdk, TvmFfiSdk
 from kernel_hub.build.recipe import BackendRules, Component, NoarchFramework, Recipe, TorchFramework, TvmFfiFramework
+from kernel_hub.build.rocm import HIP_SUFFIXES
 from kernel_hub.model.backend import Backend, BackendKind
 from kernel_hub.model.framework import Framework, Torch, TorchStableAbi, TvmFfi
 from kernel_hub.model.variant import ArchLabel, NoarchLabel
@@ -24,7 +26,6 @@ __all__ = ["FETCHABLE_HEADERS", "Job", "Matrix", "NativeJob", "NoarchJob", "Omis
 
 FETCHABLE_HEADERS = ("cutlass_3_5", "cutlass_3_6", "cutlass_3_8")
 _TOOLCHAINS = {
-    BackendKind.ROCM: "ROCm's hipcc",
     BackendKind.XPU: "Intel's icpx",
     BackendKind.METAL: "Xcode on macOS",
 }
@@ -79,7 +80,7 @@ class _Unmet:
 
 
 def _lacking(machine: Machine, name: str) -> _Unmet:
-    called = "CUDA toolkit" if name == "cuda" else name
+    called = {"cuda": "CUDA toolkit", "rocm": "hipcc of ROCm"}.get(name, name)
     return _Unmet(machine.absent.get(name, f"there is no {called} here"), machine.remedies.get(name, ""))
 
 
@@ -117,6 +118,8 @@ def _of_compiled(
         yield from _of_cpu(document, recipe, target, machine)
     elif backend is BackendKind.CUDA:
         yield from _of_cuda(document, recipe, target, machine)
+    elif backend is BackendKind.ROCM:
+        yield _of_rocm(document, recipe, target, machine)
     else:
         tool = _TOOLCHAINS.get(backend)
         reason = f"needs {tool}, which this release does not drive" if tool else "has no compiled builds"
@@ -193,6 +196,29 @@ def _of_cuda(document: str, recipe: Recipe, target: _Target, machine: Machine) -
             listed = listed_archs(arch for chosen in archs for arch in chosen)
             headers = _used_headers(components, machine)
             yield NativeJob(label, document, recipe, components, target.sdk, listed, toolkit, headers)
+
+
+def _of_rocm(document: str, recipe: Recipe, target: _Target, machine: Machine) -> Job | Omission:
+    kind, toolkit = BackendKind.ROCM, machine.rocm
+    if toolkit is None:
+        unmet = _lacking(machine, "rocm")
+        return Omission(document, kind, unmet.reason, unmet.remedy)
+    if isinstance(target.framework, Torch):
+        return Omission(document, kind, "only builds on the stable ABI do without a torch for ROCm")
+    if toolkit.version.minor > 9:
+        return Omission(document, kind, f"ROCm {toolkit.version} has no label: its minor version has two digits")
+    components = recipe.components_of(kind)
+    label = ArchLabel(target.framework, Backend(kind, toolkit.version), machine.cpu, machine.os)
+    headers = _used_headers(components, machine)
+    job = NativeJob(label, document, recipe, components, target.sdk, headers=headers, rocm=toolkit)
+    unmade = [item.name for item in components if _has_device_code(item) and not job.archs_of(item)]
+    if unmade:
+        return Omission(document, kind, f"builds are made for none of the rocm-archs of {', '.join(unmade)}")
+    return replace(job, archs=listed_archs(arch for item in components for arch in job.archs_of(item)))
+
+
+def _has_device_code(component: Component) -> bool:
+    return any(PurePosixPath(source).suffix in HIP_SUFFIXES for source in component.src)
 
 
 def _cuda_problem(rules: BackendRules, target: _Target, toolkit: Version) -> str | None:

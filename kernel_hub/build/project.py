@@ -16,7 +16,7 @@ from kernel_hub.build.recipe import NoarchFramework, Recipe, TvmFfiFramework
 from kernel_hub.errors import InvalidDocumentError
 
 _RECIPE_NAME = re.compile(r"build(\.[A-Za-z0-9_-]+)?\.toml")
-SOURCE_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", ".cu"})
+SOURCE_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", ".cu", ".hip"})
 _HEADER_SUFFIXES = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inc", ".inl"})
 
 

@@ -48,6 +48,8 @@ _COMPONENT_KEYS: Mapping[BackendKind, tuple[str, ...]] = {
     BackendKind.XPU: ("sycl-flags",),
 }
 _DEVICE_FLAGS = {BackendKind.CUDA: "cuda-flags", BackendKind.ROCM: "hip-flags", BackendKind.XPU: "sycl-flags"}
+# Compilers that run their parts through a shell.
+_DRIVERS = {BackendKind.CUDA: "nvcc", BackendKind.ROCM: "hipcc"}
 _ARCHS = {BackendKind.CUDA: "cuda-capabilities", BackendKind.ROCM: "rocm-archs"}
 _STABLE_ABI = re.compile(r"[0-9]\.[0-9]{1,3}")
 _COMPONENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
@@ -155,11 +157,18 @@ def _home(general: JsonObject) -> Home:
     return Home(repo, branch)
 
 
-def _require_inert(table: JsonObject) -> None:
-    for key, is_inert in (("cuda-flags", is_inert_flag), ("src", is_inert_path), ("include", is_inert_path)):
+def _require_inert(table: JsonObject, backend: BackendKind) -> None:
+    for key, is_inert in (
+        ("cuda-flags", is_inert_flag),
+        ("hip-flags", is_inert_flag),
+        ("src", is_inert_path),
+        ("include", is_inert_path),
+    ):
         for index, text in enumerate(table.texts(key, default=())):
             if not is_inert(text):
-                raise table.fault(f"{key}[{index}]", f"{text!r} holds characters that nvcc hands to a shell")
+                raise table.fault(
+                    f"{key}[{index}]", f"{text!r} holds characters that {_DRIVERS[backend]} hands to a shell"
+                )
 
 
 def _framework(top: JsonObject, raw: Mapping[str, Any], backends: tuple[BackendKind, ...]) -> Framework:
@@ -238,8 +247,8 @@ def _component(name: str, tables: JsonObject, backends: tuple[BackendKind, ...])
     for index, dependency in enumerate(depends):
         if dependency not in DEPENDS:
             raise table.fault(f"depends[{index}]", f"{dependency!r} is not one of {', '.join(DEPENDS)}")
-    if backend is BackendKind.CUDA:
-        _require_inert(table)
+    if backend in _DRIVERS:
+        _require_inert(table, backend)
     return Component(
         name=name,
         backend=backend,

@@ -11,16 +11,22 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sysconfig
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 from packaging.version import InvalidVersion, Version
 
-from kernel_hub.build.machine import Compiler, CompilerCache, CudaToolkit, HeaderLibrary, Machine, TorchSdk, TvmFfiSdk
-from kernel_hub.build.toolkits import fetched_cutlass, fetched_homes
+from kernel_hub.build.machine import (
+    Compiler,
+    CompilerCache,
+    Machine,
+    TorchSdk,
+    TvmFfiSdk,
+)
+from kernel_hub.build.toolkits import fetched_cutlass
+from kernel_hub.build.vendors import ask, find_cuda, find_cutlass, find_rocm
 from kernel_hub.errors import ToolchainError
 from kernel_hub.settings import BuildSettings, load_build_settings
 
@@ -28,10 +34,6 @@ _CPUS = {"amd64": "x86_64", "arm64": "aarch64"}
 _TORCH_VERSION = re.compile(r"^__version__ = '([^']+)'", re.MULTILINE)
 _TORCH_CUDA = re.compile(r"^cuda: [^=]*= (?:'([^']+)'|None)", re.MULTILINE)
 _CXX11_ABI = re.compile(r"_GLIBCXX_USE_CXX11_ABI=([01])")
-_CUDA_RELEASE = re.compile(r"release (\d+)\.(\d+)")
-_CUTLASS_NUMBER = re.compile(r"^#define CUTLASS_(MAJOR|MINOR|PATCH)\s+(\d+)", re.MULTILINE)
-_NVCC_TOP = re.compile(r"^#\$ TOP=(.+)$", re.MULTILINE)
-_PROBE_TIMEOUT_S = 60
 
 _Found = TypeVar("_Found")
 
@@ -66,7 +68,8 @@ def find_machine(settings: BuildSettings | None = None) -> Machine:
         torch=attempt("torch", find_torch),
         tvm_ffi=attempt("tvm-ffi", find_tvm_ffi),
         python_include=attempt("python", _find_python),
-        cuda=attempt("cuda", lambda: _find_cuda(said)) or (),
+        cuda=attempt("cuda", lambda: find_cuda(said)) or (),
+        rocm=attempt("rocm", lambda: find_rocm(said.rocm_home)),
         headers=attempt("headers", lambda: find_cutlass((*said.cutlass_homes, *fetched_cutlass(said.toolkits)))) or (),
         cross=_find_cross(_CPUS.get(cpu, cpu)),
         compiler_cache=_find_compiler_cache(said),
@@ -75,66 +78,11 @@ def find_machine(settings: BuildSettings | None = None) -> Machine:
     )
 
 
-def usual_cuda_homes() -> tuple[Path, ...]:
-    """Where CUDA toolkits usually are on this machine."""
-    found = []
-    nvcc = shutil.which("nvcc")
-    if nvcc:
-        # It may be a script that calls the real one, which alone knows where it is.
-        top = _NVCC_TOP.search(_ask((nvcc, "--dryrun", "-E", "-x", "cu", os.devnull), errors=True))
-        found.append(Path(top[1]).resolve() if top else Path(nvcc).resolve().parent.parent)
-    local = Path("/usr/local")
-    found += sorted(path.resolve() for path in local.glob("cuda-*") if (path / "bin" / "nvcc").is_file())
-    return tuple(dict.fromkeys(found))
-
-
-def _find_cuda(said: BuildSettings) -> tuple[CudaToolkit, ...]:
-    fetched = fetched_homes(said.toolkits)
-    if said.cuda_homes:
-        return find_toolkits((*said.cuda_homes, *fetched))
-    try:
-        return find_toolkits((*usual_cuda_homes(), *fetched))
-    except ToolchainError:
-        # What nobody named may be incomplete; whoever fetched a toolkit builds with that.
-        if not fetched:
-            raise
-        return find_toolkits(fetched)
-
-
-def find_toolkits(homes: Iterable[Path]) -> tuple[CudaToolkit, ...]:
-    """The CUDA toolkits in folders, oldest first, one of each release.
-
-    Raises:
-        ToolchainError: If there is none, or one lacks a part that building needs.
-    """
-    found: dict[Version, CudaToolkit] = {}
-    for home in homes:
-        nvcc = home / "bin" / "nvcc"
-        release = _CUDA_RELEASE.search(_ask((str(nvcc), "--version")))
-        if release is None:
-            raise ToolchainError(f"{nvcc} does not state its release")
-        folders = [home / "lib64", home / "lib", *sorted(home.glob("targets/*/lib"))]
-        libraries = next((folder for folder in folders if (folder / "libcudart.so").exists()), None)
-        if libraries is None:
-            raise ToolchainError(
-                f"the CUDA toolkit in {home} has no libcudart.so",
-                hint="install its runtime library, or link lib/libcudart.so to the numbered file beside it",
-            )
-        version = Version(f"{release[1]}.{release[2]}")
-        found.setdefault(version, CudaToolkit(version, home, nvcc, libraries))
-    if not found:
-        raise ToolchainError(
-            "there is no CUDA toolkit here",
-            hint="install one and name its folder in CUDA_HOME, or fetch one: kernel-hub build --fetch-toolkit",
-        )
-    return tuple(found[version] for version in sorted(found))
-
-
 def library_finder(compiler: Compiler) -> Callable[[str], Path]:
     """A function from a library's file name to the file that the compiler would link."""
 
     def find(name: str) -> Path:
-        answer = Path(_ask((str(compiler.path), f"-print-file-name={name}")).strip())
+        answer = Path(ask((str(compiler.path), f"-print-file-name={name}")).strip())
         # A compiler that does not find the file answers with the name alone.
         if not answer.is_absolute() or not answer.is_file():
             raise ToolchainError(
@@ -177,7 +125,7 @@ def _find_compiler(named: str) -> Compiler:
 def _compiler_at(found: Path) -> Compiler:
     # Resolving links would lose the name, by which some compilers know what they are.
     path = found.absolute()
-    return Compiler(path, _ask((str(path), "--version")).partition("\n")[0].strip())
+    return Compiler(path, ask((str(path), "--version")).partition("\n")[0].strip())
 
 
 def _find_cross(cpu: str) -> dict[str, Compiler]:
@@ -190,28 +138,6 @@ def _find_cross(cpu: str) -> dict[str, Compiler]:
         if path is not None:
             found[other] = _compiler_at(Path(path))
     return found
-
-
-def find_cutlass(homes: Iterable[Path]) -> tuple[HeaderLibrary, ...]:
-    """The copies of CUTLASS in folders, one of each release line.
-
-    Raises:
-        ToolchainError: If a folder holds none.
-    """
-    found: dict[str, HeaderLibrary] = {}
-    for home in homes:
-        try:
-            text = (home / "include" / "cutlass" / "version.h").read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ToolchainError(f"{home} is no copy of CUTLASS: {error}") from error
-        numbers = dict(_CUTLASS_NUMBER.findall(text))
-        if not {"MAJOR", "MINOR", "PATCH"} <= set(numbers):
-            raise ToolchainError(f"the CUTLASS in {home} does not state its release")
-        includes = tuple(path for path in (home / "include", home / "tools" / "util" / "include") if path.is_dir())
-        version = ".".join(numbers[key] for key in ("MAJOR", "MINOR", "PATCH"))
-        name = f"cutlass_{numbers['MAJOR']}_{numbers['MINOR']}"
-        found.setdefault(name, HeaderLibrary(name, version, home, includes))
-    return tuple(found[name] for name in sorted(found))
 
 
 def _find_compiler_cache(said: BuildSettings) -> CompilerCache | None:
@@ -276,14 +202,3 @@ def _find_python() -> Path:
     if not (folder / "Python.h").is_file():
         raise ToolchainError(f"Python.h is not in {folder}", hint="install Python's development files (python3-dev)")
     return folder
-
-
-def _ask(argv: tuple[str, ...], *, errors: bool = False) -> str:
-    """What a program says, or with `errors` what it says on its error output."""
-    try:
-        answer = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=_PROBE_TIMEOUT_S
-        )
-    except (OSError, subprocess.SubprocessError, UnicodeDecodeError) as error:
-        raise ToolchainError(f"{argv[0]} does not answer: {error}") from error
-    return answer.stderr if errors else answer.stdout

@@ -26,7 +26,7 @@ from kernel_hub.build.compile import run_step, run_steps
 from kernel_hub.build.cuda import is_inert_path
 from kernel_hub.build.floor import prepare_floor, prepare_placeholders
 from kernel_hub.build.generated import REGISTRATION_HEADER
-from kernel_hub.build.identity import compiler_identity, header_digests, toolkit_identity
+from kernel_hub.build.identity import compiler_identity, header_digests, rocm_identity, toolkit_identity
 from kernel_hub.build.machine import Compiler, Machine
 from kernel_hub.build.matrix import Job, NativeJob
 from kernel_hub.build.project import Project
@@ -163,7 +163,7 @@ class Workshop:
         _require_inert(job, layout)
         logs = work / "logs"
         shutil.rmtree(logs, ignore_errors=True)
-        environment = child_environment(self._work / "tmp", compiler.path, *([job.toolkit.nvcc] if job.toolkit else []))
+        environment = child_environment(self._work / "tmp", compiler.path, *_device_compilers(job))
         cache = self._machine.compiler_cache
         launcher = () if cache is None else (str(cache.path),)
         environment |= {} if cache is None else cache.environment
@@ -195,7 +195,9 @@ class Workshop:
     def _tools_of(self, job: NativeJob) -> tuple[Tool, ...]:
         """The compilers that a job needs; another digest of one makes every step outdated."""
         found = compiler_identity(self._compiler_of(job))
-        return (found, toolkit_identity(job.toolkit)) if job.toolkit is not None else (found,)
+        if job.toolkit is not None:
+            return found, toolkit_identity(job.toolkit)
+        return (found, rocm_identity(job.rocm)) if job.rocm is not None else (found,)
 
     def _compiler_of(self, job: NativeJob) -> Compiler:
         compiler = job.cross or self._machine.compiler
@@ -248,13 +250,19 @@ def _require_sound(folder: Path, metadata: Metadata) -> None:
         raise BuildError(f"{folder} was changed while it was made")
 
 
+def _device_compilers(job: NativeJob) -> list[Path]:
+    return [*([job.toolkit.nvcc] if job.toolkit else []), *([job.rocm.hipcc] if job.rocm else [])]
+
+
 def _require_inert(job: NativeJob, layout: Layout) -> None:
-    if job.toolkit is None:
+    toolkit = job.toolkit or job.rocm
+    if toolkit is None:
         return
+    driver = "nvcc" if job.rocm is None else "hipcc"
     libraries = [library.root for library in job.headers]
-    for path in (layout.folder, layout.objects, job.sdk.root, job.toolkit.root, *libraries):
+    for path in (layout.folder, layout.objects, job.sdk.root, toolkit.root, *libraries):
         if not is_inert_path(path):
             raise ToolchainError(
-                f"{job.label}: nvcc would hand the name of {path} to a shell, which does not take it for a name",
+                f"{job.label}: {driver} would hand the name of {path} to a shell, which does not take it for a name",
                 hint="move it to a folder whose name has letters, digits, '-', '_' and '.' only",
             )

@@ -47,6 +47,7 @@ LAYERS = {
     "kernel_hub.build.machine": 2,
     "kernel_hub.build.offered": 2.1,
     "kernel_hub.build.reader": 2,
+    "kernel_hub.build.rocm": 2,
     "kernel_hub.server.wire": 2,
     "kernel_hub.settings": 3,
     "kernel_hub.detect": 3,

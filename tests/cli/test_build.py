@@ -200,12 +200,16 @@ def test_missing_backends_can_be_accepted_or_left_out(
     assert (alone.code, "install g++" in alone.err) == (8, True)
 
 
-def test_a_backend_that_no_release_of_this_builder_compiles_is_missing_too(run: Run, mixed: Path) -> None:
+def test_a_backend_without_its_toolkit_is_missing_too(
+    run: Run, mixed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recipe = _NATIVE.replace("broken", "part").replace('["cpu"]', '["rocm"]').replace("cpu =", "rocm =")
     (mixed / "build.native.toml").write_text(recipe.replace('backend = "cpu"', 'backend = "rocm"'), encoding="utf-8")
+    monkeypatch.setenv("ROCM_PATH", str(tmp_path))
     result = run("build", str(mixed))
     assert result.code == 8
-    assert "rocm of build.native.toml: needs ROCm's hipcc" in result.err or "rocm of build.native.toml: " in result.err
+    assert "rocm of build.native.toml: ROCM_PATH names " in result.err
+    assert "install ROCm and name its folder in ROCM_PATH" in result.err
 
 
 def test_variants_are_listed_without_building(

@@ -12,7 +12,8 @@ from kernel_hub.build.audit.check import check
 from kernel_hub.build.audit.elf import read_library, section_of
 from kernel_hub.build.audit.fatbin import SECTION, device_codes
 from kernel_hub.build.pipeline import BuildReport, build
-from kernel_hub.build.toolchain import find_machine, usual_cuda_homes
+from kernel_hub.build.toolchain import find_machine
+from kernel_hub.build.vendors import usual_cuda_homes
 from kernel_hub.errors import CompileError, ToolchainError
 
 KERNEL = Path(__file__).parents[1] / "vectors" / "recipes" / "cuda"

@@ -19,7 +19,7 @@ from kernel_hub.build.matrix import plan
 from kernel_hub.build.pipeline import build
 from kernel_hub.build.project import open_project
 from kernel_hub.build.scaffold import project_files, write_project
-from kernel_hub.build.toolchain import usual_cuda_homes
+from kernel_hub.build.vendors import usual_cuda_homes
 from kernel_hub.errors import BuildError
 from tests.unit.build.machines import machine
 

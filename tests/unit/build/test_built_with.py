@@ -11,7 +11,8 @@ from kernel_hub.build.built_with import Tool, built_with
 from kernel_hub.build.identity import compiler_identity, toolkit_identity
 from kernel_hub.build.machine import Compiler
 from kernel_hub.build.matrix import NativeJob, plan
-from kernel_hub.build.toolchain import find_machine, usual_cuda_homes
+from kernel_hub.build.toolchain import find_machine
+from kernel_hub.build.vendors import usual_cuda_homes
 from kernel_hub.model.backend import BackendKind
 from kernel_hub.model.digest import Digest
 from kernel_hub.model.metadata import Metadata

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from kernel_hub.build.machine import Compiler, HeaderLibrary, Machine
+from packaging.version import Version
+
+from kernel_hub.build.command import Layout, compile_steps
+from kernel_hub.build.machine import Compiler, HeaderLibrary, Machine, RocmToolkit
 from kernel_hub.build.matrix import Matrix, NativeJob, NoarchJob, plan
 from kernel_hub.build.recipe import Recipe
 from kernel_hub.model.variant import parse_label
@@ -77,7 +80,7 @@ def test_backends_without_a_driven_toolchain_say_which_it_is() -> None:
     matrix = plan(alone(recipe("[torch]\n", backends='["rocm", "xpu", "metal", "tpu"]')), machine())
     assert matrix.jobs == ()
     assert reasons(matrix) == [
-        "rocm of build.toml: needs ROCm's hipcc, which this release does not drive",
+        "rocm of build.toml: there is no hipcc of ROCm here",
         "xpu of build.toml: needs Intel's icpx, which this release does not drive",
         "metal of build.toml: needs Xcode on macOS, which this release does not drive",
         "tpu of build.toml: has no compiled builds",
@@ -117,6 +120,55 @@ def test_tvm_ffi_gives_the_release_here_and_needs_no_torch() -> None:
     assert labels(matrix) == ["tvm-ffi01-cpu-x86_64-linux"]
     missing = plan(alone(found), replace(machine(), tvm_ffi=None, absent={"tvm-ffi": "tvm-ffi is not installed"}))
     assert reasons(missing) == ["cpu of build.toml: tvm-ffi is not installed"]
+
+
+ROCM = """
+[torch]
+stable-abi = "2.11"
+[kernel.k]
+backend = "rocm"
+depends = ["torch"]
+src = ["k.hip"]
+rocm-archs = {archs}
+hip-flags = ["-ffast-math"]
+[kernel.plain]
+backend = "rocm"
+depends = ["torch"]
+src = ["plain.cpp"]
+"""
+
+
+def with_rocm(version: str = "7.1") -> Machine:
+    root = Path("/opt/rocm")
+    return replace(machine(), rocm=RocmToolkit(Version(version), root, root / "bin" / "hipcc", root / "lib"))
+
+
+def rocm_recipe(archs: str = '["gfx942", "gfx90a", "gfx7"]', head: str = "") -> dict[str, Recipe]:
+    return alone(
+        recipe(
+            ROCM.format(archs=archs).replace('stable-abi = "2.11"', head or 'stable-abi = "2.11"'), backends='["rocm"]'
+        )
+    )
+
+
+def test_rocm_builds_for_what_is_asked_for_and_made() -> None:
+    job = plan(rocm_recipe(), with_rocm()).jobs[0]
+    assert isinstance(job, NativeJob)
+    assert str(job.label) == "torch-stable-abi211-rocm71-x86_64-linux"
+    assert job.archs == ("gfx90a", "gfx942")
+    steps = compile_steps(job, "m", Layout(*map(Path, ("/k", "/i", "/o", "/m.so"))), Path("/usr/bin/g++"), None)
+    device = next(step.argv for step in steps if step.name == "k: k.hip")
+    assert device[0] == "/opt/rocm/bin/hipcc"
+    assert {"--offload-arch=gfx90a", "--offload-arch=gfx942", "-ffast-math", "-DUSE_ROCM=1"} <= set(device)
+    assert "-fno-gnu-unique" not in device
+    plain = next(step.argv for step in steps if step.name == "plain: plain.cpp")
+    assert plain[0] == "/usr/bin/g++" and not any("offload" in part for part in plain)
+
+
+def test_what_rocm_cannot_be_built_for_is_the_reason() -> None:
+    assert "for none of the rocm-archs of k" in reasons(plan(rocm_recipe('["gfx7"]'), with_rocm()))[0]
+    assert "do without a torch for ROCm" in reasons(plan(rocm_recipe(head='minver = "2.1"'), with_rocm()))[0]
+    assert "two digits" in reasons(plan(rocm_recipe(), with_rocm("6.12")))[0]
 
 
 def crossing() -> Machine:

@@ -9,7 +9,8 @@ import pytest
 
 from kernel_hub.build.command import Layout, compile_steps
 from kernel_hub.build.matrix import NativeJob, plan
-from kernel_hub.build.toolchain import find_cutlass, find_machine
+from kernel_hub.build.toolchain import find_machine
+from kernel_hub.build.vendors import find_cutlass
 from kernel_hub.errors import InvalidDocumentError, ToolchainError
 from kernel_hub.settings import load_build_settings
 from tests.unit.build.machines import machine, recipe
