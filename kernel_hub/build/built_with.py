@@ -59,7 +59,7 @@ def built_with(job: NativeJob, tools: Sequence[Tool], module_id: str, headers: M
     sdk = "torch" if isinstance(job.sdk, TorchSdk) else "tvm-ffi"
     document: dict[str, Any] = {"compilers": [tool.to_json() for tool in tools], "against": f"{sdk} {job.sdk.version}"}
     if job.toolkit is not None:
-        document["toolkit"] = f"CUDA {job.toolkit.version}"
+        document["toolkit"] = f"CUDA {job.toolkit.version}" + (f" {job.remark}" if job.remark else "")
     if job.rocm is not None:
         document["toolkit"] = f"ROCm {job.rocm.version}"
     if job.headers:

@@ -15,8 +15,8 @@ from typing import assert_never
 from packaging.version import Version
 
 from kernel_hub.build import rocm
-from kernel_hub.build.cuda import CUDA_SUFFIX, device_options, for_host
-from kernel_hub.build.machine import TorchSdk
+from kernel_hub.build.cuda import CUDA_SUFFIX, clang_options, device_options, for_host
+from kernel_hub.build.machine import CudaToolkit, TorchSdk
 from kernel_hub.build.matrix import NativeJob
 from kernel_hub.build.recipe import Component, NoarchFramework
 from kernel_hub.build.rocm import HIP_SUFFIXES
@@ -129,11 +129,7 @@ def compile_steps(
                 through = launcher
                 argv = (str(compiler), *files, *includes, *flags.common, *flags.host, *component.cxx_flags)
             elif suffix == CUDA_SUFFIX and job.toolkit is not None:
-                device = device_options(compiler, source, job.archs_of(component))
-                argv = (
-                    str(job.toolkit.nvcc), *files, *includes, *flags.common, *for_host(flags.host), *device,
-                    *component.device_flags,
-                )  # fmt: skip
+                argv = _cuda_arguments(job, job.toolkit, component, source, (*files, *includes), flags, compiler)
             elif suffix in HIP_SUFFIXES and job.rocm is not None:
                 argv = (
                     str(job.rocm.hipcc), *rocm.device_options(job.archs_of(component)), *files, *includes,
@@ -144,6 +140,28 @@ def compile_steps(
             name = "binding" if component.name == _BINDING else component.name
             steps.append(Step(f"{name}: {source}", argv, layout.folder, output, depfile, through))
     return tuple(steps)
+
+
+def _cuda_arguments(
+    job: NativeJob,
+    toolkit: CudaToolkit,
+    component: Component,
+    source: str,
+    paths: Sequence[str],
+    flags: _Flags,
+    compiler: Path,
+) -> tuple[str, ...]:
+    archs = job.archs_of(component)
+    if toolkit.clang_headers is not None:
+        gcc = compiler.parent.parent
+        device = clang_options(toolkit.root, toolkit.clang_headers, gcc, job.label.cpu, archs)
+        return (
+            str(toolkit.nvcc), "clang", *device, *paths, *flags.common, *flags.clang, *component.device_flags,
+        )  # fmt: skip
+    return (
+        str(toolkit.nvcc), *paths, *flags.common, *for_host(flags.host), *device_options(compiler, source, archs),
+        *component.device_flags,
+    )  # fmt: skip
 
 
 def framework_libraries(job: NativeJob) -> tuple[str, ...]:

@@ -99,6 +99,31 @@ def device_options(host_compiler: Path, source: str, archs: Iterable[str]) -> tu
     )  # fmt: skip
 
 
+def clang_options(root: Path, headers: Path, gcc: Path, cpu: str, archs: Iterable[str]) -> tuple[str, ...]:
+    """Clang's options for device code; they come before the source, to which they say what it is.
+
+    Args:
+        root: The toolkit's folder.
+        headers: Clang's own folder of headers.
+        gcc: Where the GCC lies whose C++ library is used.
+        cpu: The processor, as labels write it.
+        archs: What to compile for.
+    """
+    options = []
+    for arch in _read(archs):
+        name = f"sm_{arch.capability.major}{arch.capability.minor}{arch.suffix}"
+        options += [f"--cuda-gpu-arch={name}", f"--{'' if arch.ptx else 'no-'}cuda-include-ptx={name}"]
+    return (
+        "-x", "cuda", f"--cuda-path={root}", *options, "-resource-dir", str(headers), f"--gcc-toolchain={gcc}",
+        "-target", f"{cpu}-linux-gnu",
+    )  # fmt: skip
+
+
+def foreign_to_clang(flags: Iterable[str]) -> tuple[str, ...]:
+    """Those of nvcc's flags that clang does not take for what they are."""
+    return tuple(flag for flag in flags if not flag.startswith(("-D", "-U", "-O", "-W")))
+
+
 def for_host(flags: Iterable[str]) -> tuple[str, ...]:
     """The host compiler's flags as nvcc passes them on.
 

@@ -34,6 +34,11 @@ def compiler_identity(compiler: Compiler) -> Tool:
 
 def toolkit_identity(toolkit: CudaToolkit) -> Tool:
     """A CUDA toolkit's compiler with its parts."""
+    if toolkit.clang_headers is not None:
+        parts = [toolkit.root / "bin" / name for name in ("ptxas", "fatbinary")]
+        said = _said((str(toolkit.nvcc), "clang", "--version")).partition("\n")[0].strip()
+        found = {path.name: path for path in (toolkit.nvcc, *parts) if path.is_file()}
+        return Tool("clang", said or "clang", _digests(found))
     parts = [toolkit.root / part for part in _CUDA_PARTS]
     found = {path.name: path for path in (toolkit.nvcc, *parts) if path.is_file()}
     version = _CUDA_BUILD.search(_said((str(toolkit.nvcc), "--version")))

@@ -46,6 +46,12 @@ class NativeJob:
     rocm: RocmToolkit | None = None
     cross: Compiler | None = None
 
+    @property
+    def remark(self) -> str:
+        """What a reader of the plan should know of how it is built."""
+        through_clang = self.toolkit is not None and self.toolkit.clang_headers is not None
+        return "through clang, experimental" if through_clang else ""
+
     def archs_of(self, component: Component) -> tuple[str, ...]:
         """The architectures that one component is compiled for; none if it has no device code."""
         suffixes = {PurePosixPath(source).suffix for source in component.src}
@@ -79,6 +85,11 @@ class NoarchJob:
     recipe: Recipe
     backend: BackendKind
     archs: tuple[str, ...] = ()
+
+    @property
+    def remark(self) -> str:
+        """As `NativeJob.remark`."""
+        return ""
 
 
 Job: TypeAlias = NativeJob | NoarchJob

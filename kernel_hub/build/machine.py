@@ -97,14 +97,16 @@ class CudaToolkit:
     Attributes:
         version: Its release, major.minor.
         root: Its folder, with `include/` and the libraries.
-        nvcc: Its compiler.
+        nvcc: Its compiler, which with `clang_headers` is not NVIDIA's.
         libraries: The folder that holds `libcudart.so`.
+        clang_headers: Clang's own folder of headers, where clang stands in for nvcc; None for NVIDIA's own compiler.
     """
 
     version: Version
     root: Path
     nvcc: Path
     libraries: Path
+    clang_headers: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import assert_never
 
 from packaging.version import Version
 
-from kernel_hub.build.cuda import CUDA_SUFFIX, chosen_archs, listed_archs
+from kernel_hub.build.cuda import CUDA_SUFFIX, chosen_archs, foreign_to_clang, listed_archs
 from kernel_hub.build.jobs import Job, Matrix, NativeJob, NoarchJob, Omission
 from kernel_hub.build.machine import HeaderLibrary, Machine, TorchSdk, TvmFfiSdk
 from kernel_hub.build.recipe import BackendRules, Component, NoarchFramework, Recipe, TorchFramework, TvmFfiFramework
@@ -181,10 +181,14 @@ def _of_cuda(document: str, recipe: Recipe, target: _Target, machine: Machine) -
         # A component without device code is compiled for no architecture, whatever it asks for.
         devices = [item for item in components if any(source.endswith(CUDA_SUFFIX) for source in item.src)]
         archs = [chosen_archs(item.archs, toolkit.version) for item in devices]
+        foreign = foreign_to_clang(flag for item in devices for flag in item.device_flags)
         problem = _cuda_problem(recipe.rules.get(kind, BackendRules()), target, toolkit.version)
         unmade = [item.name for item, chosen in zip(devices, archs, strict=True) if not chosen]
         if problem:
             yield Omission(document, kind, problem)
+        elif toolkit.clang_headers is not None and foreign:
+            said = f"CUDA {toolkit.version} is here through clang alone, which does not take {', '.join(foreign)}"
+            yield Omission(document, kind, said, "install that toolkit with its nvcc, and name it in CUDA_HOME")
         elif unmade:
             yield Omission(
                 document,

@@ -3,7 +3,8 @@ for many.
 
 `toolkits.json` lists, for each of them, the packages that make it, and the digest of each one's wheel by processor. pip
 installs exactly those, with nothing else, into a folder that appears complete or not at all. From CUDA 13.0 on the
-packages hold a whole compiler; those of 12.x do not.
+packages hold a whole compiler; those of 12.x do not. For them clang stands in, from packages of other people, with what is
+there of NVIDIA's: an experiment, and marked as one wherever it shows.
 
 Leaves out: choosing among toolkits (see `kernel_hub.build.matrix`), and removing one, which is deleting its folder.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,7 @@ from kernel_hub.errors import InvalidDocumentError, ToolchainError
 USUAL_RELEASES = ("13.0", "13.2")
 _LABEL_RELEASE = re.compile(r"-cu(\d+)(\d)-")
 _NAME = re.compile(r"\d{1,3}\.\d|cutlass_\d+_\d+")
+_MERGED = "toolkit"
 _CUTLASS = Path("cutlass_library") / "source"
 _SHOWN_LINES = 6
 
@@ -45,6 +48,17 @@ def known_pins() -> Pins:
 def fetched_homes(folder: Path) -> tuple[Path, ...]:
     """The toolkits in the folder of all fetched ones."""
     return tuple(sorted(path.parent.parent for path in folder.glob("cuda-*/nvidia/cu*/bin/nvcc")))
+
+
+def fetched_clang(folder: Path) -> tuple[tuple[str, Path, Path, Path], ...]:
+    """The toolkits that clang compiles for: release, folder, the program whose `clang` command that is, clang's headers."""
+    found = []
+    for place in sorted(folder.glob("clang-cuda-*")):
+        headers = sorted(place.glob("clangd/data/lib/clang/*"))
+        program = place / "ziglang" / "zig"
+        if headers and program.is_file() and (place / _MERGED / "lib" / "libcudart.so").exists():
+            found.append((place.name.removeprefix("clang-cuda-"), place / _MERGED, program, headers[-1]))
+    return tuple(found)
 
 
 def fetched_cutlass(folder: Path) -> tuple[Path, ...]:
@@ -111,7 +125,7 @@ def fetch_toolkit(
             hint=f"what can be: {', '.join(known)}; or install it yourself and name its folder in "
             f"{'CUTLASS_HOME' if called == name else 'CUDA_HOME'}",
         )
-    place = folder / (name if called == name else f"cuda-{name}")
+    place = folder / _folder_name(name)
     with in_turn(folder / "lock"):
         if not place.is_dir():
             if offline:
@@ -173,7 +187,9 @@ def _install_in(place: Path, text: str, install: Install) -> None:
         stage = Path(scratch) / "toolkit"
         stage.mkdir()
         install(text, stage)
-        for home in stage.glob("nvidia/cu*"):
+        if (stage / "ziglang").is_dir():
+            _merge(stage)
+        for home in (*stage.glob("nvidia/cu*"), stage / _MERGED):
             _link_runtime(home / "lib")
         if _home_in(stage) is None:
             raise ToolchainError("the packages hold no CUDA compiler and no CUTLASS")
@@ -183,10 +199,32 @@ def _install_in(place: Path, text: str, install: Install) -> None:
 def _home_in(folder: Path) -> Path | None:
     """Where a toolkit lies in a folder that packages were installed in; None if there is none that is whole."""
     compilers = [nvcc.parents[1] for nvcc in folder.glob("nvidia/cu*/bin/nvcc")]
+    if (folder / _MERGED).is_dir():
+        compilers = [folder / _MERGED]
     whole = [home for home in compilers if (home / "lib" / "libcudart.so").exists()]
     if (folder / _CUTLASS / "include" / "cutlass" / "version.h").is_file():
         whole.append(folder / _CUTLASS)
     return whole[0] if whole else None
+
+
+def _folder_name(name: str) -> str:
+    if name.startswith("cutlass_"):
+        return name
+    return f"clang-cuda-{name}" if name.startswith("12.") else f"cuda-{name}"
+
+
+def _merge(stage: Path) -> None:
+    """Make one folder of what clang looks for in a CUDA toolkit; 12.x lies in several packages, and lacks `fatbinary`."""
+    root, packages = stage / _MERGED, stage / "nvidia"
+    for name in ("cuda_nvcc", "cuda_runtime", "cuda_cccl"):
+        for part in ("include", "lib", "nvvm"):
+            if (packages / name / part).is_dir():
+                shutil.copytree(packages / name / part, root / part, dirs_exist_ok=True)
+    (root / "bin").mkdir(exist_ok=True)
+    for program in (packages / "cuda_nvcc" / "bin" / "ptxas", *packages.glob("cu13/bin/fatbinary")):
+        shutil.copy2(program, root / "bin")
+    # Clang's own headers include it, and no package of a compiler carries it.
+    (root / "include" / "curand_mtgp32_kernel.h").touch()
 
 
 def _link_runtime(libraries: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from kernel_hub.build.machine import CudaToolkit, HeaderLibrary, RocmToolkit
-from kernel_hub.build.toolkits import fetched_homes
+from kernel_hub.build.toolkits import fetched_clang, fetched_homes
 from kernel_hub.errors import ToolchainError
 from kernel_hub.settings import BuildSettings
 
@@ -42,14 +42,23 @@ def usual_cuda_homes() -> tuple[Path, ...]:
 def find_cuda(said: BuildSettings) -> tuple[CudaToolkit, ...]:
     fetched = fetched_homes(said.toolkits)
     if said.cuda_homes:
-        return find_toolkits((*said.cuda_homes, *fetched))
+        return _with_clang(find_toolkits((*said.cuda_homes, *fetched)), said)
     try:
-        return find_toolkits((*usual_cuda_homes(), *fetched))
+        return _with_clang(find_toolkits((*usual_cuda_homes(), *fetched)), said)
     except ToolchainError:
         # What nobody named may be incomplete; whoever fetched a toolkit builds with that.
-        if not fetched:
+        if not fetched and not fetched_clang(said.toolkits):
             raise
-        return find_toolkits(fetched)
+        return _with_clang(find_toolkits(fetched) if fetched else (), said)
+
+
+def _with_clang(found: tuple[CudaToolkit, ...], said: BuildSettings) -> tuple[CudaToolkit, ...]:
+    """Toolkits, and those that were fetched for clang of releases that are not among them."""
+    by_release = {toolkit.version: toolkit for toolkit in found}
+    for release, root, program, headers in fetched_clang(said.toolkits):
+        toolkit = CudaToolkit(Version(release), root, program, root / "lib", headers)
+        by_release.setdefault(toolkit.version, toolkit)
+    return tuple(by_release[version] for version in sorted(by_release))
 
 
 def find_toolkits(homes: Iterable[Path]) -> tuple[CudaToolkit, ...]:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kernel_hub.cli.check import finding_to_json, require_builder
 from kernel_hub.cli.command import Command, UsageError, argument
 from kernel_hub.cli.console import error_to_json, size_text
+from kernel_hub.cli.ending import ending_when_asked_to
 from kernel_hub.errors import KernelHubError
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from kernel_hub.build.matrix import Job, Matrix
@@ -46,28 +44,8 @@ def _run(arguments: Namespace, console: Console) -> int:
         raise UsageError("--output: the builds of several kernels cannot lie in one folder", hint="leave it out")
     if not arguments.dry_run:
         require_builder()
-    with _ending_when_asked_to():
+    with ending_when_asked_to():
         return _of_all(folders, arguments, console)
-
-
-@contextmanager
-def _ending_when_asked_to() -> Iterator[None]:
-    """Take a request to end for an interrupt, so that compilers end too and no half build stays.
-
-    Compilers are no children that end with this program: each has a process group of its own.
-    """
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _of_all(folders: Sequence[Path], arguments: Namespace, console: Console) -> int:
@@ -162,7 +140,7 @@ def _variants(arguments: Namespace, console: Console) -> int:
 
 
 def _plan_text(matrix: Matrix, jobs: Sequence[Job]) -> str:
-    lines = [f"{job.label} ({job.document})" for job in jobs]
+    lines = [f"{job.label} ({job.document})" + (f", {job.remark}" if job.remark else "") for job in jobs]
     lines.extend(f"not: {item}" + (f"; {item.remedy}" if item.remedy else "") for item in matrix.omissions)
     return "\n".join(lines)
 
@@ -170,7 +148,13 @@ def _plan_text(matrix: Matrix, jobs: Sequence[Job]) -> str:
 def _plan_to_json(matrix: Matrix, jobs: Sequence[Job]) -> dict[str, Any]:
     return {
         "variants": [
-            {"label": str(job.label), "backend": job.backend.value, "archs": list(job.archs), "recipe": job.document}
+            {
+                "label": str(job.label),
+                "backend": job.backend.value,
+                "archs": list(job.archs),
+                "recipe": job.document,
+                "remark": job.remark or None,
+            }
             for job in jobs
         ],
         "omissions": [

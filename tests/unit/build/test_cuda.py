@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from packaging.version import Version
 
 from kernel_hub.build.command import Layout, compile_steps
 from kernel_hub.build.cuda import chosen_archs, code_options, default_archs, listed_archs
+from kernel_hub.build.machine import Machine
 from kernel_hub.build.matrix import Matrix, NativeJob, plan
 from tests.unit.build.machines import machine, recipe
 
@@ -152,3 +154,37 @@ def test_device_sources_go_through_nvcc_and_others_do_not() -> None:
     assert ("-ccbin", "/usr/bin/g++") in list(zip(by_source["k.cu"], by_source["k.cu"][1:], strict=False))
     assert ("-Xcompiler", "-fno-gnu-unique") in list(zip(by_source["k.cu"], by_source["k.cu"][1:], strict=False))
     assert "--orig_src_path_name=k.cu" in by_source["k.cu"]
+
+
+def through_clang() -> Machine:
+    """A machine where clang stands in for nvcc."""
+    here = machine(cuda=("12.6",))
+    return replace(here, cuda=(replace(here.cuda[0], clang_headers=Path("/opt/clang/headers")),))
+
+
+def test_where_clang_stands_in_for_nvcc_it_is_told_each_architecture_and_the_plan_says_so() -> None:
+    text = STABLE + KERNEL.replace("-lineinfo", "-DN=1") + 'cuda-capabilities = ["8.0", "9.0+PTX"]\n'
+    job = plan({"build.toml": recipe(text, backends=CUDA)}, through_clang()).jobs[0]
+    assert isinstance(job, NativeJob)
+    assert (str(job.label), job.remark) == (
+        "torch-stable-abi211-cu126-x86_64-linux", "through clang, experimental",
+    )  # fmt: skip
+    layout = Layout(*map(Path, ("/k", "/w/include", "/w/objects", "/w/m.so")))
+    argv = next(
+        step.argv for step in compile_steps(job, "m", layout, Path("/usr/bin/g++"), None) if "cuda" in step.argv
+    )
+    assert argv[:2] == ("/opt/cuda-12.6/bin/nvcc", "clang")
+    wanted = {
+        "--cuda-gpu-arch=sm_80", "--no-cuda-include-ptx=sm_80", "--cuda-gpu-arch=sm_90", "--cuda-include-ptx=sm_90",
+        "--cuda-path=/opt/cuda-12.6", "--gcc-toolchain=/usr", "-DN=1",
+    }  # fmt: skip
+    assert wanted <= set(argv)
+    assert not {"-fno-gnu-unique", "-Xcompiler", "-ccbin"} & set(argv)
+    assert argv.index("-x") < argv.index("-c")
+
+
+def test_flags_of_nvcc_that_clang_does_not_take_are_the_reason() -> None:
+    matrix = plan({"build.toml": recipe(STABLE + KERNEL, backends=CUDA)}, through_clang())
+    assert [item.reason for item in matrix.omissions] == [
+        "CUDA 12.6 is here through clang alone, which does not take -lineinfo"
+    ]

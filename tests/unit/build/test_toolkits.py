@@ -9,8 +9,17 @@ from pathlib import Path
 import pytest
 
 from kernel_hub.build.matrix import FETCHABLE_HEADERS
-from kernel_hub.build.toolkits import fetch_toolkit, fetched_homes, known_pins, requirements, wanted_toolkits
+from kernel_hub.build.toolkits import (
+    fetch_toolkit,
+    fetched_clang,
+    fetched_homes,
+    known_pins,
+    requirements,
+    wanted_toolkits,
+)
+from kernel_hub.build.vendors import find_cuda
 from kernel_hub.errors import InvalidDocumentError, ToolchainError
+from kernel_hub.settings import BuildSettings
 from tests.unit.build.machines import machine
 
 PINS = {"13.2": {"nvidia-cuda-nvcc==13.2.86": {"x86_64": "aa", "aarch64": "bb"}}}
@@ -73,7 +82,7 @@ def test_an_unknown_release_and_an_offline_machine_are_refused_before_anything_i
 def test_every_known_release_pins_whole_compilers_for_both_processors() -> None:
     names = {"nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-cuda-nvcc", "nvidia-cuda-runtime", "nvidia-nvvm"}
     for release, packages in known_pins().items():
-        if release.startswith("cutlass_"):
+        if release.startswith(("cutlass_", "12.")):
             continue
         assert {name.partition("==")[0] for name in packages} == names, release
         for digests in packages.values():
@@ -106,6 +115,32 @@ def test_every_cutlass_that_a_refusal_offers_is_pinned() -> None:
         [(requirement, digests)] = packages.items()
         assert requirement.startswith(f"nvidia-cutlass=={name.removeprefix('cutlass_').replace('_', '.')}.")
         assert re.fullmatch(r"[0-9a-f]{64}", digests["any"])
+
+
+def test_what_clang_needs_of_cuda_12_is_merged_and_kept_apart_from_toolkits_with_nvcc(tmp_path: Path) -> None:
+    def packages(stage: Path) -> None:
+        files = (
+            "ziglang/zig", "clangd/data/lib/clang/22/include/x.h", "nvidia/cuda_nvcc/bin/ptxas",
+            "nvidia/cuda_nvcc/nvvm/libdevice/libdevice.10.bc", "nvidia/cuda_runtime/include/cuda.h",
+            "nvidia/cuda_runtime/lib/libcudart.so.12", "nvidia/cuda_cccl/include/cub.h", "nvidia/cu13/bin/fatbinary",
+            "nvidia/cu13/bin/nvcc",
+        )  # fmt: skip
+        for name in files:
+            (stage / name).parent.mkdir(parents=True, exist_ok=True)
+            (stage / name).touch()
+
+    home = fetch_toolkit("12.6", tmp_path, pins={"12.6": {}}, install=installing([], packages))
+    place = tmp_path / "clang-cuda-12.6"
+    assert home == place / "toolkit"
+    assert fetched_clang(tmp_path) == (("12.6", home, place / "ziglang" / "zig", place / "clangd/data/lib/clang/22"),)
+    assert fetched_homes(tmp_path) == ()
+    there = {path.relative_to(home).as_posix() for path in home.rglob("*") if not path.is_dir()}
+    assert there == {
+        "bin/ptxas", "bin/fatbinary", "nvvm/libdevice/libdevice.10.bc", "include/cuda.h", "include/cub.h",
+        "include/curand_mtgp32_kernel.h", "lib/libcudart.so.12", "lib/libcudart.so",
+    }  # fmt: skip
+    found = [toolkit for toolkit in find_cuda(BuildSettings("", (), tmp_path)) if toolkit.clang_headers]
+    assert [(str(toolkit.version), toolkit.root) for toolkit in found] == [("12.6", home)]
 
 
 @pytest.mark.parametrize("text", ["registry/flash-attn", "13", "13.2.2", "cu132", "13.12"])
