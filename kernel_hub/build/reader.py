@@ -180,6 +180,9 @@ def _framework(top: JsonObject, raw: Mapping[str, Any], backends: tuple[BackendK
         )
     table = top.object(given[0])
     pyext = extensions(table)
+    if any(text.endswith((".cu", ".hip")) for text in table.texts("src", default=())):
+        for backend in (found for found in backends if found in _DRIVERS):
+            _require_inert(table, backend)
     if given[0] == "torch-noarch":
         table.only("pyext", "cuda_capabilities", "rocm_archs")
         return NoarchFramework(
