@@ -1,6 +1,6 @@
 """Toolkits that pip installs: through the real pip from a folder of wheels; and, where asked for, NVIDIA's own.
 
-The test with NVIDIA's packages, some 1 GB, runs if KERNEL_HUB_TEST_FETCH is 1.
+The test with NVIDIA's packages, some 1 GB, runs if TEST_FETCH_TOOLKITS is 1.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def test_an_index_that_does_not_answer_is_told_in_pips_words(wheels: Path, tmp_p
     assert "PIP_INDEX_URL" in caught.value.hint()
 
 
-@pytest.mark.skipif(os.environ.get("KERNEL_HUB_TEST_FETCH") != "1", reason="fetches 1 GB: KERNEL_HUB_TEST_FETCH=1")
+@pytest.mark.skipif(os.environ.get("TEST_FETCH_TOOLKITS") != "1", reason="fetches 1 GB: TEST_FETCH_TOOLKITS=1")
 def test_nvidias_own_packages_build_one_kernel_for_four_releases(tmp_path: Path) -> None:
     toolkits = tmp_path / "toolkits"
     for release in ("12.6", "12.8", "13.0", "13.2"):
