@@ -45,8 +45,10 @@ METADATA = st.builds(
     kernels_minver=st.none()
     | st.tuples(*[st.integers(0, 999)] * 3).map(lambda parts: Version("{}.{}.{}".format(*parts))),
 )
+# Infinity and NaN, which Python writes, are no JSON.
+_NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(codec="utf-8")),
+    st.none() | st.booleans() | st.integers() | _NUMBERS | st.text(st.characters(codec="utf-8")),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=8,
 )
