@@ -51,6 +51,11 @@ def _library() -> ctypes.CDLL:
     return loaded
 
 
+def read_rate(memory: torch.Tensor) -> float:
+    """Read the tensor's memory once, on torch's number of threads, and return bytes a second."""
+    return _library().read_bandwidth(torch.get_num_threads(), memory.data_ptr(), memory.numel() * memory.element_size())
+
+
 def measure(read_working_set_bytes: int = 256 << 20, repeats: int = 5, threads: int | None = None) -> Roofline:
     """Probe peak arithmetic and read bandwidth with `threads` threads (default: torch's), each the best of `repeats`."""
     threads = torch.get_num_threads() if threads is None else threads
