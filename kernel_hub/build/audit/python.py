@@ -56,6 +56,7 @@ def check_source(content: bytes, path: str, package: Package) -> Iterator[Findin
         return
     yield from _imports(tree, path, package)
     yield from _operators(tree, path)
+    yield from _defining_calls(tree, path)
     if not _has_postponed_annotations(tree):
         yield from _annotations(tree, path)
     if path == "__init__.py" and not _offers_names(tree):
@@ -118,6 +119,40 @@ def _operators(tree: ast.Module, path: str) -> Iterator[Finding]:
                     Rule.OPERATOR_NAME, path, node.name, "is registered under a name that every build of the kernel has",
                     "name it through add_op_namespace_prefix(...) of ._ops", decorator.lineno,
                 )  # fmt: skip
+
+
+def _defining_calls(tree: ast.Module, path: str) -> Iterator[Finding]:
+    """Operators that are defined by a call, rather than by a decorator, under a name or in a namespace that is written out."""
+    for node in _run_on_import(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = _last_name(node.func)
+        first = node.args[0] if node.args else None
+        text = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
+        # A library's own `define` takes a schema, whose namespace is the library's.
+        is_operator = called in _REGISTRARS | {"define"} and "::" in text.partition("(")[0]
+        if is_operator or (text and called == "Library" and _defines(node)):
+            yield Finding(
+                Rule.OPERATOR_NAME, path, called, "names an operator as every build of the kernel does",
+                "take the name from add_op_namespace_prefix(...) of ._ops", node.lineno,
+            )  # fmt: skip
+
+
+def _run_on_import(tree: ast.Module) -> Iterator[ast.AST]:
+    """The nodes of a module outside of functions and of what decorates them, which have a rule of their own."""
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop(0)
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            decorators = node.decorator_list if isinstance(node, ast.ClassDef) else []
+            pending.extend(child for child in ast.iter_child_nodes(node) if child not in decorators)
+
+
+def _defines(call: ast.Call) -> bool:
+    """Whether `torch.library.Library` is called to define operators, and not to implement those of others."""
+    kinds = [*call.args[1:2], *(item.value for item in call.keywords if item.arg == "kind")]
+    return any(isinstance(kind, ast.Constant) and kind.value in ("DEF", "FRAGMENT") for kind in kinds)
 
 
 def _last_name(node: ast.expr) -> str:

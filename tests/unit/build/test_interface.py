@@ -142,3 +142,11 @@ def test_a_malformed_record_names_the_key_at_fault(content: bytes, location: str
     with pytest.raises(InvalidDocumentError) as caught:
         ApiRecord.parse(content)
     assert caught.value.location == location
+
+
+def test_the_reference_shows_a_record_and_every_kind_of_parameter() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "api-record.md").read_text("utf-8")
+    example = page.partition("```json\n")[2].partition("```")[0]
+    record = ApiRecord.parse(example.encode())
+    assert ApiRecord.parse(record.format()) == record
+    assert all(f"`{kind}`" in page for kind in Kind)
