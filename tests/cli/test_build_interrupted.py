@@ -15,6 +15,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="compiled builds
 
 _SOURCES = 30
 _PARALLEL = 2
+# A shell that starts the tests in the background has its children ignore interrupts.
+_PROGRAM = (
+    "import signal, sys\n"
+    "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "from kernel_hub.cli import main\n"
+    "sys.exit(main())\n"
+)
 _LIMIT_S = 120
 _RECIPE = f"""
 [general]
@@ -91,7 +98,7 @@ def test_a_build_that_is_ended_ends_its_compilers_and_leaves_no_build(
     holder = os.open(tools / "started", os.O_WRONLY)
     words = ["build", str(kernel), "--jobs", str(_PARALLEL)]
     program = subprocess.Popen(
-        [sys.executable, "-c", "import sys; from kernel_hub.cli import main; sys.exit(main())", *words],
+        [sys.executable, "-c", _PROGRAM, *words],
         env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"},
         cwd=Path(__file__).parents[2],
         stdout=subprocess.PIPE,
