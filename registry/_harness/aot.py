@@ -44,7 +44,10 @@ CHIPS = (
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What one kernel became on one chip. `spilled` counts stack bytes (NVIDIA) or spilled vector registers (AMD)."""
+    """What one kernel became on one chip. `spilled` counts stack bytes (NVIDIA) or spilled vector registers (AMD).
+
+    `matrix_instructions` counts those in the text, and `matrix_instruction` names the kinds found.
+    """
 
     kernel: str
     chip: str
@@ -53,6 +56,7 @@ class Compiled:
     shared_bytes: int
     shared_limit_bytes: int
     matrix_instructions: int
+    matrix_instruction: str
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -95,6 +99,7 @@ def compile_kernel(
         text = compiled.asm["amdgcn"]
         registers = _amd_number(text, "vgpr_count")
         spilled = _amd_number(text, "vgpr_spill_count")
+    found = re.findall(chip.matrix_instruction, text)
     return Compiled(
         kernel=name,
         chip=chip.name,
@@ -102,7 +107,8 @@ def compile_kernel(
         spilled=spilled,
         shared_bytes=compiled.metadata.shared,
         shared_limit_bytes=chip.shared_bytes,
-        matrix_instructions=len(re.findall(chip.matrix_instruction, text)),
+        matrix_instructions=len(found),
+        matrix_instruction=" and ".join(sorted(set(found))),
     )
 
 

@@ -3,6 +3,10 @@
 The truth is float64. The yardstick is the same mathematics done plainly in the operands' precision: a kernel may be at
 most `factor` times as wrong, plus twice the noise that rounding at this magnitude makes (2 forward, 3 for gradients),
 both at the worst element and on average. An absolute constant would be lax for small values and strict for large ones.
+
+Quantised operands are another matter: the error that matters is spread over all elements, and the worst element is that of
+the quantiser. A kernel is held to the rule above against the truth of the dequantised operands, and here to that of the
+operands before they were quantised, by direction (cosine) and by size (relative L1).
 """
 
 from __future__ import annotations
@@ -51,3 +55,33 @@ def assert_lse_close(actual: torch.Tensor, truth: torch.Tensor, *, absolute: flo
     difference = (actual.double() - truth)[finite].abs()
     limit = absolute + relative * truth[finite].abs()
     assert bool((difference <= limit).all()), f"lse: differs by up to {float(difference.max()):.3e}"
+
+
+def cosine(actual: torch.Tensor, truth: torch.Tensor) -> float:
+    """Return the cosine of the angle between two tensors seen as vectors; 1 for two zero vectors."""
+    a, b = actual.double().flatten(), truth.double().flatten()
+    lengths = float(a.norm() * b.norm())
+    return float(a @ b) / lengths if lengths > 0 else float(torch.equal(a, b))
+
+
+def relative_l1(actual: torch.Tensor, truth: torch.Tensor) -> float:
+    """Return the sum of absolute differences over the sum of absolute values of the truth."""
+    difference, whole = (actual.double() - truth.double()).abs().sum(), truth.double().abs().sum()
+    return float(difference / whole) if whole > 0 else float("inf") if difference > 0 else 0.0
+
+
+def assert_close_to_unquantised(
+    actual: torch.Tensor,
+    truth: torch.Tensor,
+    *,
+    least_cosine: float = 0.999,
+    most_relative_l1: float = 0.02,
+    what: str = "output",
+) -> None:
+    """Require that quantisation changed neither the direction nor the size of a result by much."""
+    assert actual.shape == truth.shape, f"{what}: shape {tuple(actual.shape)}, expected {tuple(truth.shape)}"
+    assert bool(torch.isfinite(actual).all()), f"{what}: {int((~torch.isfinite(actual)).sum())} elements are not finite"
+    found = cosine(actual, truth)
+    assert found >= least_cosine, f"{what}: cosine {found:.6f} is below {least_cosine}"
+    error = relative_l1(actual, truth)
+    assert error <= most_relative_l1, f"{what}: relative L1 error {error:.3e} exceeds {most_relative_l1}"

@@ -10,7 +10,7 @@ from . import floors
 
 FOLDER = Path(__file__).resolve().parent
 CARD = FOLDER.parent / "CARD.md"
-MEASURED, HELD = "measured", "floors"
+MEASURED, HELD, COMPILED = "measured", "floors", "compiled"
 PROFILE = "-profile"
 
 NAMES = {
@@ -61,6 +61,27 @@ def table(result: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def compiled_table(document: dict[str, Any]) -> str:
+    """Return what the compiler made of the Triton kernels as Markdown, a column for each chip."""
+    chips = list(dict.fromkeys(row["chip"] for row in document["rows"]))
+    kernels: dict[str, dict[str, str]] = {}
+    for row in document["rows"]:
+        shared = f"{row['shared_bytes'] / 1024:.0f}"
+        spilled = f", {row['spilled']} spilled" if row["spilled"] else ""
+        cell = f"{row['registers']}{spilled} / {shared} / {row['matrix_instructions']} {row['matrix_instruction']}"
+        kernels.setdefault(row["kernel"], {})[row["chip"]] = cell
+    spills = "Some spill." if any(row["spilled"] for row in document["rows"]) else "Nothing spills."
+    lines = [
+        f"Triton {document['triton']}, bfloat16, causal, compiled without a GPU: registers a thread / KiB of shared memory / "
+        f"matrix instructions found. {spills} This says that the kernels fit these chips, not how fast they are there.",
+        "",
+        f"| kernel | {' | '.join(chips)} |",
+        f"|---|{'---|' * len(chips)}",
+    ]
+    lines += [f"| {kernel} | {' | '.join(cells[chip] for chip in chips)} |" for kernel, cells in kernels.items()]
+    return "\n".join(lines) + "\n"
+
+
 def between(card: str, mark: str, text: str) -> str:
     """Return the card with everything between a pair of marks replaced."""
     begin, end = f"<!-- {mark}: begin -->\n", f"<!-- {mark}: end -->\n"
@@ -78,7 +99,8 @@ def card_with_tables(card: str) -> str:
         result, profile = json.loads(path.read_text()), path.with_name(f"{path.stem}{PROFILE}.json")
         measured.append(table(result))
         held.append(floors.table(result, json.loads(profile.read_text()) if profile.exists() else None))
-    return between(between(card, MEASURED, "\n".join(measured)), HELD, "\n".join(held))
+    card = between(between(card, MEASURED, "\n".join(measured)), HELD, "\n".join(held))
+    return between(card, COMPILED, compiled_table(json.loads((FOLDER / "compiled.json").read_text())))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Compiles this kernel's Triton functions for every chip and prints one JSON object a line. A script: see test_aot.py."""
+"""Compiles this kernel's Triton functions for every chip and prints one JSON object a line. A script: see test_aot.py.
+
+`python -m registry.flash-attn.tests.aot_kernels --write` also keeps them in benchmarks/compiled.json, for the card.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from typing import Any
 from registry._harness import aot
 
 PACKAGE = Path(__file__).resolve().parents[1] / "torch-ext" / "flash_attn"
+COMPILED = PACKAGE.parents[1] / "benchmarks" / "compiled.json"
 LIMITS = {"HAS_LEFT": False, "HAS_RIGHT": True, "HAS_SOFTCAP": False, "HAS_SLOPES": False, "HAS_SINKS": False}
 
 
@@ -74,15 +78,23 @@ def compile_one(module: ModuleType, kernel: str, chip: aot.Chip, head_dim: int, 
 
 def main() -> None:
     forward, backward = triton_modules()
-    wanted = set(sys.argv[1:])
+    wanted = set(sys.argv[1:]) - {"--write"}
+    rows = []
+
+    def keep(compiled: aot.Compiled) -> None:
+        rows.append(compiled.as_json())
+        print(json.dumps(rows[-1]), flush=True)
+
     for chip in aot.CHIPS:
         if wanted and chip.name not in wanted:
             continue
         for head_dim in (64, 128, 256):
-            print(json.dumps(compile_one(forward, "forward_kernel", chip, head_dim, False).as_json()), flush=True)
+            keep(compile_one(forward, "forward_kernel", chip, head_dim, False))
             for kernel in ("keys_kernel", "rows_kernel"):
-                print(json.dumps(compile_one(backward, kernel, chip, head_dim, False).as_json()), flush=True)
-        print(json.dumps(compile_one(forward, "forward_kernel", chip, 128, True).as_json()), flush=True)
+                keep(compile_one(backward, kernel, chip, head_dim, False))
+        keep(compile_one(forward, "forward_kernel", chip, 128, True))
+    if "--write" in sys.argv:
+        COMPILED.write_text(json.dumps({"triton": aot.triton.__version__, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
