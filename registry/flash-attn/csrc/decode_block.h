@@ -97,6 +97,21 @@ FA_INLINE void score_keys(const DecodeTask& task, DecodeScratch<Compute, T>& scr
   }
 }
 
+// The rows of keys to ask for while values are summed, in the pass over them that `row` begins; null in the other passes.
+FA_INLINE const char* const* next_keys(const DecodeTask& task, int64_t row) {
+  return row == 0 ? reinterpret_cast<const char* const*>(task.next_k_rows) : nullptr;
+}
+
+// Asks for kVectors vectors of columns of a row. Lines beyond its end are asked for too, which no one can notice.
+template <class T, int kVectors>
+FA_INLINE void prefetch_columns(const char* row, int64_t column) {
+  constexpr int64_t kBytes = kVectors * Vector::kLanes * static_cast<int64_t>(sizeof(T));
+#pragma GCC unroll 8
+  for (int64_t offset = 0; offset < kBytes; offset += 64) {
+    __builtin_prefetch(row + column * static_cast<int64_t>(sizeof(T)) + offset, 0, 2);
+  }
+}
+
 // sums[row][column..] of kRows rows and kVectors vectors of columns, over keys [begin, end).
 template <class Compute, class T, bool kWhole>
 struct ValueSum {
@@ -110,7 +125,9 @@ struct ValueSum {
 #pragma GCC unroll 8
       for (int n = 0; n < kVectors; ++n) totals[r][n] = Vector::zero();
     }
+    const char* const* next = next_keys(task, row);
     for (int64_t key = begin; key < end; ++key) {
+      if (next != nullptr) prefetch_columns<T, kVectors>(next[key], column);
       Vector::Register values[kVectors];
 #pragma GCC unroll 8
       for (int n = 0; n < kVectors; ++n) {
@@ -152,7 +169,12 @@ struct ValueSum<PairCompute, T, kWhole> {
 #pragma GCC unroll 8
       for (int n = 0; n < kVectors; ++n) totals[r][n] = Vector::zero();
     }
+    const char* const* next = next_keys(task, row);
     for (int64_t key = begin; key < end; key += 2) {
+      if (next != nullptr) {
+        prefetch_columns<T, kVectors>(next[key], column);
+        prefetch_columns<T, kVectors>(next[key + 1], column);
+      }
       const T* second = key + 1 < end ? rows[key + 1] : zeros;
       __m512 values[kVectors];
 #pragma GCC unroll 4

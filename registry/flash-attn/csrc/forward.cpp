@@ -24,6 +24,10 @@ constexpr int64_t kPackedKeys = 64;
 // Unmerged results of decoding are kept for as many sequences as fit here.
 constexpr int64_t kDecodeBytes = 32 << 20;
 
+// Blocks of keys that a thread attends to one after the other, and at least as many such runs for every thread.
+constexpr int64_t kJobsOfRun = 16;
+constexpr int64_t kRunsPerThread = 4;
+
 constexpr int64_t kElementBytes[kElementTypes] = {4, 2, 2};
 
 template <class T>
@@ -92,13 +96,20 @@ KeyRange visible_keys(const Sequence& sequence, const Mask& mask) {
 void block_rows(const void** rows, const void* base, const Sequence& sequence, int64_t offset, int64_t first_key,
                 int64_t keys, int64_t row_stride, int64_t page_size, int64_t page_stride, int64_t element_bytes,
                 int64_t begin, int64_t end) {
-  for (int64_t i = begin; i < end; ++i) {
-    const int64_t row = sequence.k_begin + first_key + std::min(i, keys - 1);
-    const int64_t at = sequence.pages == nullptr
-                           ? row * row_stride
-                           : sequence.pages[row / page_size] * page_stride + row % page_size * row_stride;
-    rows[i] = advance(base, offset + at, element_bytes);
+  const int64_t last = std::min(end, keys);
+  // Page by page, because a division for every row would take a good part of the time that reading the row takes.
+  for (int64_t i = begin; i < last;) {
+    const int64_t row = sequence.k_begin + first_key + i;
+    int64_t at = row * row_stride;
+    int64_t run = last;
+    if (sequence.pages != nullptr) {
+      const int64_t within = row % page_size;
+      at = sequence.pages[row / page_size] * page_stride + within * row_stride;
+      run = std::min(last, i + page_size - within);
+    }
+    for (; i < run; ++i, at += row_stride) rows[i] = advance(base, offset + at, element_bytes);
   }
+  for (int64_t i = std::max(begin, keys); i < end; ++i) rows[i] = rows[keys - 1];
 }
 
 class Run {
@@ -146,11 +157,15 @@ class Run {
     return forward_.lse + sequence.lse_offset + head * forward_.lse_head_stride;
   }
 
-  void rows_of_block(const Sequence& sequence, int64_t k_head, int64_t block, int64_t keys, const void** k_rows,
-                     const void** v_rows, int64_t begin = 0, int64_t end = kKeyBlock) const {
-    block_rows(k_rows, forward_.k, sequence, sequence.k_offset + k_head * forward_.k_head_stride, block * kKeyBlock, keys,
+  void rows_of_keys(const Sequence& sequence, int64_t k_head, int64_t block, int64_t keys, const void** rows,
+                    int64_t begin = 0, int64_t end = kKeyBlock) const {
+    block_rows(rows, forward_.k, sequence, sequence.k_offset + k_head * forward_.k_head_stride, block * kKeyBlock, keys,
                forward_.k_row_stride, forward_.page_size, forward_.k_page_stride, element_bytes_, begin, end);
-    block_rows(v_rows, forward_.v, sequence, sequence.v_offset + k_head * forward_.v_head_stride, block * kKeyBlock, keys,
+  }
+
+  void rows_of_values(const Sequence& sequence, int64_t k_head, int64_t block, int64_t keys, const void** rows,
+                      int64_t begin = 0, int64_t end = kKeyBlock) const {
+    block_rows(rows, forward_.v, sequence, sequence.v_offset + k_head * forward_.v_head_stride, block * kKeyBlock, keys,
                forward_.v_row_stride, forward_.page_size, forward_.v_page_stride, element_bytes_, begin, end);
   }
 
@@ -211,8 +226,10 @@ class Run {
       const bool last = index + 1 == job.last_unit;
       pack.k_next_bytes = last ? 0 : forward_.k_head_stride * element_bytes_;
       pack.v_next_bytes = last ? 0 : forward_.v_head_stride * element_bytes_;
-      rows_of_block(*unit.sequence, unit.k_head, unit.first_block + job.block, pack.keys, k_rows, v_rows, job.first_key,
-                    std::min(pack.keys, job.first_key + kPackedKeys));
+      const int64_t block = unit.first_block + job.block;
+      const int64_t end = std::min(pack.keys, job.first_key + kPackedKeys);
+      rows_of_keys(*unit.sequence, unit.k_head, block, pack.keys, k_rows, job.first_key, end);
+      rows_of_values(*unit.sequence, unit.k_head, block, pack.keys, v_rows, job.first_key, end);
       kernels_.pack_block(&pack);
     }
   }
@@ -301,8 +318,20 @@ class Run {
     float* sums = reinterpret_cast<float*>(partial.get());
     float* maximum = sums + decode_states_ * columns_;
     float* total = maximum + decode_states_;
-    for_each_task(static_cast<int64_t>(decode_jobs_.size()), kernels_.decode_scratch_bytes, [&](int64_t index, char* scratch) {
-      decode(decode_jobs_[index], sums, maximum, total, scratch);
+    // Jobs are drawn several at a time, so that a thread knows which keys it reads next.
+    const int64_t jobs = static_cast<int64_t>(decode_jobs_.size());
+    const int64_t threads = torch::stable::get_num_threads();
+    const int64_t run = std::max<int64_t>(1, std::min(kJobsOfRun, jobs / (threads * kRunsPerThread)));
+    for_each_task((jobs + run - 1) / run, kernels_.decode_scratch_bytes, [&](int64_t index, char* scratch) {
+      const void* rows[2][kKeyBlock];
+      const int64_t begin = index * run;
+      const int64_t end = std::min(jobs, begin + run);
+      rows_of_job(decode_jobs_[begin], rows[begin % 2]);
+      for (int64_t job = begin; job < end; ++job) {
+        const bool more = job + 1 < end;
+        if (more) rows_of_job(decode_jobs_[job + 1], rows[(job + 1) % 2]);
+        decode(decode_jobs_[job], rows[job % 2], more ? rows[(job + 1) % 2] : nullptr, sums, maximum, total, scratch);
+      }
     });
     for_each_task(static_cast<int64_t>(decodes_.size()) * forward_.k_heads, 0, [&](int64_t index, char*) {
       merge(decodes_[index / forward_.k_heads], index % forward_.k_heads, sums, maximum, total);
@@ -312,14 +341,20 @@ class Run {
     decode_states_ = 0;
   }
 
-  void decode(const DecodeJob& job, float* sums, float* maximum, float* total, char* scratch) const {
+  void rows_of_job(const DecodeJob& job, const void** rows) const {
+    const Decode& decode = decodes_[job.decode];
+    const int64_t block = decode.first_block + job.block;
+    rows_of_keys(*decode.sequence, job.k_head, block, std::min(kKeyBlock, decode.sequence->k_len - block * kKeyBlock), rows);
+  }
+
+  void decode(const DecodeJob& job, const void* const* k_rows, const void* const* next_k_rows, float* sums, float* maximum,
+              float* total, char* scratch) const {
     const Decode& decode = decodes_[job.decode];
     const Sequence& sequence = *decode.sequence;
     const int64_t head = job.k_head * group_;
     const int64_t block = decode.first_block + job.block;
     const int64_t rows = sequence.q_len * group_;
     const int64_t state = decode.first_state + (job.block * forward_.k_heads + job.k_head) * rows;
-    const void* k_rows[kKeyBlock];
     const void* v_rows[kKeyBlock];
     DecodeTask task;
     task.q = query(sequence, head);
@@ -327,6 +362,7 @@ class Run {
     task.q_head_stride = forward_.q_head_stride;
     task.k_rows = k_rows;
     task.v_rows = v_rows;
+    task.next_k_rows = next_k_rows;
     task.keys = std::min(kKeyBlock, sequence.k_len - block * kKeyBlock);
     task.block = block;
     task.rows = rows;
@@ -340,7 +376,7 @@ class Run {
     task.total = total + state;
     task.sums = sums + state * columns_;
     task.scratch = scratch;
-    rows_of_block(sequence, job.k_head, block, task.keys, k_rows, v_rows);
+    rows_of_values(sequence, job.k_head, block, task.keys, v_rows);
     kernels_.decode_block(&task);
   }
 

@@ -81,6 +81,7 @@ struct DecodeTask {
   int64_t q_head_stride;
   const void* const* k_rows;  // kKeyBlock pointers; those beyond `keys` repeat the last.
   const void* const* v_rows;
+  const void* const* next_k_rows;  // Of the block that this thread attends to next, to be asked for meanwhile; or null.
   int64_t keys;
   int64_t block;
   int64_t rows;
