@@ -116,7 +116,17 @@ series. A build of small files whose source names them as git does needs two dig
 """
 
 
+def registry_page() -> str:
+    """registry/README.md."""
+    # The kernels lie beside the package, not in it.
+    sys.path.insert(0, str(PAGES.parent))
+    from registry import index
+
+    return index.page()
+
+
 PAGES_BY_NAME = {
+    "../registry/README.md": registry_page,
     "explanation/performance.md": performance_page,
     "explanation/threat-model.md": threat_model_page,
     "reference/cli.md": cli_page,
