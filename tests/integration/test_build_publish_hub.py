@@ -15,9 +15,12 @@ import pytest
 
 from kernel_hub.build.pipeline import build
 from kernel_hub.build.publish import Status, publish
+from kernel_hub.build.sending import Bounds
+from kernel_hub.errors import SourceUnavailableError
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.model.source import Addition
 from kernel_hub.sources.hub import HubSink
+from kernel_hub.sources.hub_http import Limits
 from tests.support.child import PROJECT
 
 AXPY = Path(__file__).parents[1] / "vectors" / "recipes" / "axpy"
@@ -167,3 +170,50 @@ def test_the_peer_loads_what_was_published(start_hub: Callable[..., Any], tmp_pa
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines()[-1] == "[2.0, 2.0]"
+
+
+class Stopping:
+    """Lets the given number of commits through, and answers no more of them until it is told to."""
+
+    def __init__(self, app: Any, commits: int) -> None:
+        self._app = app
+        self.left: float = commits
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if is_commit(scope):
+            if self.left <= 0:
+                while (await receive()).get("more_body"):
+                    pass
+                await send({"type": "http.response.start", "status": 503, "headers": []})
+                await send({"type": "http.response.body", "body": b"not now"})
+                return
+            self.left -= 1
+        await self._app(scope, receive, send)
+
+
+def labels(hub: Any) -> set[str]:
+    return {path.split("/")[1] for path in paths(hub) if path.endswith("/metadata.json")}
+
+
+def test_a_publication_in_parts_that_is_broken_off_leaves_whole_builds_and_goes_on(
+    tmp_path: Path, start_hub: Callable[..., Any]
+) -> None:
+    shutil.copytree(AXPY, tmp_path / "axpy")
+    built = build(tmp_path / "axpy", backends=["cuda", "rocm"])
+    stops: list[Stopping] = []
+
+    def wrap(app: Any) -> Stopping:
+        stops.append(Stopping(app, commits=1))
+        return stops[0]
+
+    hub = start_hub(wrap=wrap)
+    sink = HubSink(hub.url, token="t", limits=Limits(tries=1))
+    with pytest.raises(SourceUnavailableError, match="503"):
+        publish(tmp_path / "axpy", sink, REPO, bounds=Bounds(files=12))
+    assert labels(hub) == {"torch-cuda"}
+    cuda = {str(path.relative_to(built.output.parent)) for path in (built.output / "torch-cuda").rglob("*.*")}
+    assert {path for path in paths(hub) if path.startswith("build/torch-cuda/")} == cuda
+    stops[0].left = float("inf")
+    report = publish(tmp_path / "axpy", sink, REPO, bounds=Bounds(files=12))
+    assert not [path for path in report.added if path.startswith("build/torch-cuda/")]
+    assert labels(hub) == {"torch-cuda", "torch-rocm"}
