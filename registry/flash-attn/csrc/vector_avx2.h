@@ -99,6 +99,17 @@ struct Vector {
       rows[4 + i] = _mm256_permute2f128_ps(quads[i], quads[4 + i], 0x31);
     }
   }
+  // Lane i of the result is the sum over all lanes of rows[i]; the rows are overwritten.
+  static FA_INLINE Register sum_rows(Register* rows) {
+    transpose(rows);
+    // A tree, because a chain of additions would wait for each.
+#pragma GCC unroll 4
+    for (int width = kLanes / 2; width > 0; width /= 2) {
+#pragma GCC unroll 4
+      for (int i = 0; i < width; ++i) rows[i] = add(rows[i], rows[i + width]);
+    }
+    return rows[0];
+  }
 };
 
 }  // namespace

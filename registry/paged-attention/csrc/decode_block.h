@@ -86,14 +86,7 @@ FA_INLINE void score_keys(const DecodeTask& task, DecodeScratch<Compute, T>& scr
         sums[key] = Compute::multiply_add(sums[key], query, value);
       }
     }
-    Vector::transpose(sums);
-    // A tree, because a chain of sixteen additions would wait for each.
-#pragma GCC unroll 4
-    for (int width = kDecodeKeys / 2; width > 0; width /= 2) {
-#pragma GCC unroll 8
-      for (int i = 0; i < width; ++i) sums[i] = Vector::add(sums[i], sums[i + width]);
-    }
-    Vector::store(scratch.scores[r] + first, sums[0]);
+    Vector::store(scratch.scores[r] + first, Vector::sum_rows(sums));
   }
 }
 

@@ -109,6 +109,27 @@ struct Vector {
       rows[12 + i] = _mm512_shuffle_f32x4(high01, high23, 0xdd);
     }
   }
+  // Lane i of the result is the sum over all lanes of rows[i]: each step adds two halves while it joins two vectors, which
+  // takes half of the shuffles that a transposition takes.
+  static FA_INLINE Register sum_rows(const Register* rows) {
+    Register quads[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const Register* four = rows + 4 * i;
+      const Register low = add(_mm512_unpacklo_ps(four[0], four[1]), _mm512_unpackhi_ps(four[0], four[1]));
+      const Register high = add(_mm512_unpacklo_ps(four[2], four[3]), _mm512_unpackhi_ps(four[2], four[3]));
+      const __m512d a = _mm512_castps_pd(low);
+      const __m512d b = _mm512_castps_pd(high);
+      quads[i] = add(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+    }
+    Register halves[2];
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      halves[i] = add(_mm512_shuffle_f32x4(quads[2 * i], quads[2 * i + 1], 0x88),
+                      _mm512_shuffle_f32x4(quads[2 * i], quads[2 * i + 1], 0xdd));
+    }
+    return add(_mm512_shuffle_f32x4(halves[0], halves[1], 0x88), _mm512_shuffle_f32x4(halves[0], halves[1], 0xdd));
+  }
 };
 
 }  // namespace

@@ -85,6 +85,17 @@ struct Vector {
     const Register a = rows[0], b = rows[1], c = rows[2], d = rows[3];
     for (int i = 0; i < 4; ++i) rows[i] = Register{a[i], b[i], c[i], d[i]};
   }
+  // Lane i of the result is the sum over all lanes of rows[i]; the rows are overwritten.
+  static FA_INLINE Register sum_rows(Register* rows) {
+    transpose(rows);
+    // A tree, because a chain of additions would wait for each.
+#pragma GCC unroll 4
+    for (int width = kLanes / 2; width > 0; width /= 2) {
+#pragma GCC unroll 4
+      for (int i = 0; i < width; ++i) rows[i] = add(rows[i], rows[i + width]);
+    }
+    return rows[0];
+  }
 };
 
 }  // namespace
