@@ -261,7 +261,7 @@ class Configuration(NamedTuple):
 # sm_80 to sm_120, gfx942 and gfx950 spills no register and stays within shared memory; the tests compile them all.
 TABLE = {
     ("other", "few"): {64: Configuration(16, 64, 4, 2), 128: Configuration(16, 64, 4, 2), 256: Configuration(16, 32, 4, 2)},
-    ("other", "many"): {64: Configuration(64, 64, 4, 2), 128: Configuration(64, 64, 8, 2), 256: Configuration(64, 32, 8, 2)},
+    ("other", "many"): {64: Configuration(64, 64, 4, 2), 128: Configuration(64, 32, 8, 2), 256: Configuration(64, 32, 8, 2)},
     ("amd", "few"): {64: Configuration(16, 64, 4, 1), 128: Configuration(16, 32, 4, 1), 256: Configuration(16, 32, 4, 1)},
     ("amd", "many"): {64: Configuration(64, 64, 4, 1), 128: Configuration(64, 32, 4, 1), 256: Configuration(64, 32, 8, 1)},
 }  # fmt: skip
