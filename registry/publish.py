@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kernel_hub.build.pipeline import BuildReport, Progress, build, require_whole
 from kernel_hub.build.publish import PublishReport, publish
+from kernel_hub.cli.console import error_to_json
 from kernel_hub.errors import KernelHubError
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.model.source import Sink
@@ -95,8 +96,11 @@ def main(arguments: list[str] | None = None) -> int:
             on_progress=progress if shown else None,
         )
     except KernelHubError as error:
-        hint = f"\nhint: {error.hint()}" if error.hint() else ""
-        print(f"error: {error.message}{hint}", file=sys.stderr)
+        if given.json:
+            print(json.dumps(error_to_json(error)))
+        else:
+            hint = f"\nhint: {error.hint()}" if error.hint() else ""
+            print(f"error: {error.message}{hint}", file=sys.stderr)
         return error.exit_code
     rows = [
         {

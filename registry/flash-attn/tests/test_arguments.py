@@ -41,6 +41,7 @@ def operands(**changes: Any) -> dict[str, Any]:
         ({"softcap": float("inf")}, ValueError, "softcap"),
         ({"window_size": 3}, ValueError, "window_size"),
         ({"window_size": (1, 2, 3)}, ValueError, "window_size"),
+        ({"window_size": (1.5, 2)}, ValueError, "window_size"),
         ({"alibi_slopes": torch.rand(3)}, ValueError, "alibi_slopes"),
         ({"alibi_slopes": torch.rand(3, 4)}, ValueError, "alibi_slopes"),
         ({"alibi_slopes": 0.5}, TypeError, "alibi_slopes"),
@@ -97,3 +98,11 @@ def test_the_signature_starts_as_flash_attention_2_does(kernel: Any) -> None:
         *("q", "k", "v", "dropout_p", "softmax_scale", "causal", "window_size", "softcap", "alibi_slopes"),
         *("deterministic", "return_attn_probs", "s_aux"),
     ]
+
+
+def test_a_window_wider_than_every_sequence_is_none(native: Any) -> None:
+    widest = 2**63 - 1
+    given = operands()
+    unlimited = native.module.flash_attn_func(**given)
+    for window in ((-1, widest), (widest, widest), (widest, -1)):
+        assert torch.equal(native.module.flash_attn_func(**given, window_size=window), unlimited)

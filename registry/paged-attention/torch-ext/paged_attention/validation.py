@@ -10,6 +10,7 @@ from .errors import UnsupportedFeatureError
 
 ELEMENT_TYPES = (torch.float32, torch.bfloat16, torch.float16)
 MAX_HEAD_DIM = 256
+_WIDEST_WINDOW = 1 << 48
 
 
 def require_tensor(name: str, value: object, dimensions: int) -> None:
@@ -78,11 +79,14 @@ def window_of(window_size: Tuple[int, int], causal: bool) -> Tuple[int, int]:
     """Return (left, right) with -1 for unlimited; causal attention sees nothing to the right of the diagonal."""
     try:
         left, right = window_size
+        if isinstance(left, float) or isinstance(right, float):
+            raise TypeError
         left, right = int(left), int(right)
     except (TypeError, ValueError):
         raise ValueError(f"window_size must be two integers (left, right), got {window_size!r}") from None
-    left = -1 if left < 0 else left
-    right = -1 if right < 0 else right
+    # Added to a position, a wider one would leave the range of integers; no sequence is that long.
+    left = -1 if left < 0 or left > _WIDEST_WINDOW else left
+    right = -1 if right < 0 or right > _WIDEST_WINDOW else right
     return left, 0 if causal else right
 
 
