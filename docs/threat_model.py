@@ -135,6 +135,8 @@ they are kept apart: *who* stands behind the code (trust), and *whether these by
   the same version. A lock fixes the commit.
 - **A trust file of a project that you enter.** It is believed like the rest of the project's configuration. It can allow, but
   it can not take back what your own file demands.
+- **Building somebody's sources.** A recipe's flags reach the compiler, which they can have read files and load plugins, and
+  checking a build imports it. Build what you would also run.
 - **What the kernel's code reads by itself**: other files, other packages, the network.
 - **Denial of service by the source**: sizes of documents are bounded and waiting is bounded, but a source may refuse to serve.
 """

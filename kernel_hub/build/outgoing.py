@@ -120,10 +120,14 @@ class Outgoing:
         return self.builds[0].metadata
 
 
-def collect(folder: Path) -> Outgoing:
+def collect(folder: Path, *, attested: bool = True) -> Outgoing:
     """Find and verify the builds of a folder.
 
     They are looked for in `build/` of the folder, then in the folder itself; last, the folder is taken for one build.
+
+    Args:
+        folder: Where to look.
+        attested: Whether their attestations belong to them, which must then be about them as they are.
 
     Raises:
         PublishRefusedError: If there is none, one is not what its digest says, or they are of different kernels.
@@ -131,11 +135,11 @@ def collect(folder: Path) -> Outgoing:
         UnsafePathError: If a build holds something that is no regular file.
     """
     found = build_folders(folder)
-    return _outgoing(found[0].parent, found)
+    return _outgoing(found[0].parent, found, attested=attested)
 
 
-def _outgoing(place: Path, folders: Sequence[Path]) -> Outgoing:
-    builds = tuple(_build(path) for path in folders)
+def _outgoing(place: Path, folders: Sequence[Path], *, attested: bool) -> Outgoing:
+    builds = tuple(_build(path, attested=attested) for path in folders)
     first = builds[0]
     for build in builds[1:]:
         for key in ("name", "version", "license"):
@@ -158,7 +162,7 @@ def _outgoing(place: Path, folders: Sequence[Path]) -> Outgoing:
     )
 
 
-def _build(folder: Path) -> OutgoingBuild:
+def _build(folder: Path, *, attested: bool) -> OutgoingBuild:
     name = f"build/{folder.name}/metadata.json"
     with (folder / "metadata.json").open("rb") as file:
         metadata = Metadata.parse(file.read(MAX_METADATA_BYTES + 1), name=name)
@@ -178,7 +182,7 @@ def _build(folder: Path) -> OutgoingBuild:
     files = tuple(OutgoingFile.of(f"build/{folder.name}/{path}", folder / path) for path in carried)
     bundle = make_bundle({path: folder / path for path in carried})
     bundled = () if bundle is None else (OutgoingFile.of_bytes(bundle_path(folder.name), bundle),)
-    return OutgoingBuild(folder.name, folder, metadata, (*files, *_attestation(folder), *bundled))
+    return OutgoingBuild(folder.name, folder, metadata, (*files, *(_attestation(folder) if attested else ()), *bundled))
 
 
 def _attestation(folder: Path) -> tuple[OutgoingFile, ...]:

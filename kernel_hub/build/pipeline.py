@@ -17,6 +17,7 @@ from kernel_hub.build.provenance import origin_of
 from kernel_hub.build.toolchain import find_machine
 from kernel_hub.build.workshop import Build, Progress, Workshop, alone, processors
 from kernel_hub.errors import BuildError, ToolchainError
+from kernel_hub.model.repo_path import ATTESTATION_FOLDER
 
 __all__ = ["Build", "BuildReport", "Progress", "build", "choose", "matrix_of", "require_whole"]
 
@@ -88,11 +89,15 @@ def build(
     """
     project = open_project(folder)
     target = (output or project.folder / "build").absolute()
+    if target.exists() and not target.is_dir():
+        raise BuildError(
+            f"{target} is not a folder, so no build can be put there", hint="name another one: --output DIR"
+        )
     machine = machine or find_machine()
     matrix = plan(project.recipes, machine)
     jobs = choose(matrix, project, backends, variants)
     work = target.with_name(f".{target.name}-work")
-    origin = origin_of(project.folder, leaving_out=(target, work))
+    origin = origin_of(project.folder, leaving_out=(target, work, target.parent / ATTESTATION_FOLDER))
     workshop = Workshop(project, machine, origin, work, parallel or processors(), on_progress)
     with alone(work):
         builds = tuple(workshop.make(job, target) for job in jobs)

@@ -28,7 +28,7 @@ from kernel_hub.errors import PublishRefusedError, RepositoryNotFoundError, Tool
 from kernel_hub.model.commit import StoredBlob
 from kernel_hub.model.metadata import Metadata
 from kernel_hub.model.repo_path import check_ref_name
-from kernel_hub.model.requirement import RepoId
+from kernel_hub.model.requirement import RepoId, version_of_branch
 from kernel_hub.model.source import FileEntry, GitBlob, LfsBlob, Pin, Proposal, Refs, Sink
 from kernel_hub.signatures import PrivateKey
 from kernel_hub.signing import sign_folder
@@ -118,7 +118,8 @@ def publish(
         ConflictError: If the branch was moved meanwhile; nothing was changed then.
         FetchError: If the target can't be reached.
     """
-    outgoing = collect(builds)
+    # Attestations of earlier builds are no reason to refuse those that are signed now.
+    outgoing = collect(builds, attested=key is None)
     _require_checked(outgoing)
     notes = _dirt(outgoing, allow_dirty)
     if key is not None and dry_run:
@@ -129,9 +130,16 @@ def publish(
     target = check_ref_name(branch or f"v{outgoing.metadata.version}")
     if target == MAIN:
         raise PublishRefusedError(f"builds are not published to {MAIN!r}, which holds the card", hint="name a branch")
+    if version_of_branch(target) not in (None, outgoing.metadata.version):
+        raise PublishRefusedError(
+            f"these are builds of version {outgoing.metadata.version}, and {target!r} is the branch of another version",
+            hint="raise general.version in build.toml and build again, or leave --branch out",
+        )
     # Everything that can be wrong here is found before the target is touched.
     _readme(outgoing, repo)
     refs = _refs(sink, repo, private=private, create=not (dry_run or propose))
+    if not refs.branches:
+        notes.append("the repository is not there, or not for this user to see: publishing would make it")
     head = refs.branches.get(target)
     if propose and head is None:
         raise PublishRefusedError(

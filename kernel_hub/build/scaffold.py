@@ -51,7 +51,11 @@ def require_free(folder: Path) -> None:
     Raises:
         BuildError: Naming it.
     """
-    if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
+    try:
+        taken = folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir())))
+    except OSError as error:
+        raise BuildError(f"{str(folder)[:100]} can't be looked at: {error.strerror}") from error
+    if taken:
         raise BuildError(
             f"{folder} is there already, and is not an empty folder", hint="name another one: --output DIR"
         )

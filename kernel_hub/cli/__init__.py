@@ -66,7 +66,7 @@ def _answer(words: list[str], console: Console) -> int:
         console.fail(error)
         return error.exit_code
     except KeyboardInterrupt:
-        console.notice("interrupted")
+        console.interrupted(INTERRUPTED)
         return INTERRUPTED
     except OutputLostError:
         raise

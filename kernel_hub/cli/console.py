@@ -71,13 +71,16 @@ class Console:
         self._notices = notices
         self.source = source
         self.as_json = as_json
+        self._awaits_json = as_json
 
     def answer(self, text: str, value: object) -> None:
         """Write an answer: `value` as an indented JSON document if JSON is asked for, else `text`."""
+        self._awaits_json = False
         self._write(self._output, _document(value) if self.as_json else printable(text))
 
     def line(self, value: object) -> None:
         """Write one JSON value on a line of its own and send it off, for readers that wait for each line."""
+        self._awaits_json = False
         self._write(self._output, _document(value, indent=None))
         self.flush()
 
@@ -88,6 +91,14 @@ class Console:
         else:
             hint = f"\n  hint: {error.hint()}" if error.hint() else ""
             self.notice(f"error: {error.message}{hint}")
+
+    def interrupted(self, exit_code: int) -> None:
+        """Write that the command was interrupted, in JSON as an error of that name if there was no answer before."""
+        if self._awaits_json:
+            stopped = {"type": "KeyboardInterrupt", "message": "interrupted", "hint": "", "exit_code": exit_code}
+            self._write(self._output, _document({"error": stopped}))
+        else:
+            self.notice("interrupted")
 
     def notice(self, text: str) -> None:
         """Write a line for people beside the answer."""

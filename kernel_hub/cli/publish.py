@@ -39,7 +39,7 @@ def _run(arguments: Namespace, console: Console) -> int:
     token = token_in(settings, arguments.token_env)
     report = publish(
         folder,
-        open_sink(settings, arguments.to, token=token, create=not arguments.dry_run),
+        open_sink(settings, arguments.to, token=token),
         repo,
         branch=arguments.branch if arguments.branch is not None else home.branch,
         private=arguments.private,

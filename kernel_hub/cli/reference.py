@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from kernel_hub import errors
 from kernel_hub.cli import INTERRUPTED, READER_GONE
-from kernel_hub.cli.command import Argument, Command
+from kernel_hub.cli.command import Argument, Command, UsageError
 from kernel_hub.cli.parser import COMMANDS, PROGRAM, SHARED, SUMMARY
 
 
@@ -54,7 +54,13 @@ def page() -> str:
 def exit_codes() -> list[tuple[int, str, str]]:
     """Every exit code with its meaning and the errors that lead to it."""
     rows = [(0, "done", "")]
-    rows.append((1, "an unexpected error, output that cannot be written, or a library that is not installed", ""))
+    rows.append(
+        (
+            1,
+            "an unexpected error, output that cannot be written, or a library that is not installed",
+            "`KernelHubError`",
+        )
+    )
     stages = sorted(errors.KernelHubError.__subclasses__(), key=lambda stage: stage.exit_code)
     for stage in stages:
         if stage.__module__ != errors.__name__:
@@ -63,7 +69,9 @@ def exit_codes() -> list[tuple[int, str, str]]:
         meaning = f"{summary[0].lower()}{summary[1:]}"
         if stage is errors.InvalidDocumentError:
             meaning += ", or a wrong command line"
-        names = ", ".join(f"`{name}`" for name in sorted(_leaves(stage)))
+        # An error that no narrower one fits bears the name of its stage; wrong command lines have one of their own.
+        own = {stage.__name__, UsageError.__name__} if stage is errors.InvalidDocumentError else {stage.__name__}
+        names = ", ".join(f"`{name}`" for name in sorted({*own, *_leaves(stage)}))
         rows.append((stage.exit_code, meaning, names))
     rows.append((INTERRUPTED, "interrupted by Ctrl-C", ""))
     rows.append((READER_GONE, "the reader of the output went away", ""))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernel_hub.cli.command import Command, argument, needing, token_in
+from kernel_hub.cli.command import Command, UsageError, argument, needing, token_in
 from kernel_hub.cli.following import binding_lines
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from kernel_hub.cli.console import Console
+
+_LAST_PORT = 65535
 
 
 def _run(arguments: Namespace, console: Console) -> int:
@@ -22,6 +24,8 @@ def _run(arguments: Namespace, console: Console) -> int:
     from kernel_hub.settings import load_settings
     from kernel_hub.sources.directory import DirectoryRegistry
 
+    if not 0 <= arguments.port <= _LAST_PORT:
+        raise UsageError(f"--port: {arguments.port} is not a port; ports are 0 to {_LAST_PORT}")
     folder = Path(arguments.folder).expanduser().resolve()
     site = Site(token=token_in(load_settings(), arguments.token_env), private=arguments.private)
 

@@ -60,11 +60,16 @@ def check_lock(declared: Iterable[Declaration], lock: Lock, ask: Ask) -> Checked
     """
     problems = list(disagreements(declared, lock))
     standings = tuple(standing_of(kernel, ask) for kernel in lock.kernels)
-    problems += [f"{item.kernel} was withdrawn: {item.reason}" for item in standings if item.state is State.WITHDRAWN]
+    withdrawn = [f"{item.kernel} was withdrawn: {item.reason}" for item in standings if item.state is State.WITHDRAWN]
+    problems += withdrawn
     if problems:
         lines = "\n".join(f"  {problem}" for problem in problems)
+        # Locking again takes what is newest, which is what was withdrawn as long as nothing newer is published.
+        hint = "declare another version, or wait for a newer commit and lock again: kernel-hub lock --upgrade"
         raise LockOutdatedError(
-            f"the lock does not hold any more:\n{lines}", problems=problems, hint="bring it up to date: kernel-hub lock"
+            f"the lock does not hold any more:\n{lines}",
+            problems=problems,
+            hint=hint if withdrawn else "bring it up to date: kernel-hub lock",
         )
     return Checked(standings)
 

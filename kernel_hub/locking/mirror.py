@@ -27,6 +27,7 @@ from kernel_hub.model.source import BlobId, FileEntry, GitBlob, LfsBlob
 from kernel_hub.select import BUILD_FOLDER
 from kernel_hub.settings import Settings
 from kernel_hub.sources.directory import DirectoryRegistry
+from kernel_hub.sources.new_registry import NewRegistry
 from kernel_hub.sources.target import open_sink
 
 if TYPE_CHECKING:
@@ -134,6 +135,8 @@ def open_mirror(settings: Settings, target: str, *, token: str | None = None) ->
         As `kernel_hub.sources.target.open_sink`.
     """
     sink = open_sink(settings, target, token=token)
+    if isinstance(sink, NewRegistry):
+        sink = sink.make()
     if isinstance(sink, DirectoryRegistry):
         return FolderMirror(sink)
     from kernel_hub.sources.hub import HubSink

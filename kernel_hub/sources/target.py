@@ -14,6 +14,7 @@ from urllib.request import url2pathname
 from kernel_hub.errors import InvalidDocumentError, OfflineError
 from kernel_hub.sources.directory import DirectoryRegistry
 from kernel_hub.sources.hub_refusal import HUB, Place
+from kernel_hub.sources.new_registry import NewRegistry
 
 if TYPE_CHECKING:
     from kernel_hub.model.source import Sink
@@ -27,7 +28,7 @@ def open_sink(settings: Settings, target: str, *, token: str | None = None, crea
         settings: The endpoint, the registries and their tokens.
         target: A folder, `file://...`, or `http(s)://...`.
         token: The token for a Hub; None takes the one that the settings have for this URL.
-        create: Whether an absent or empty folder becomes a registry.
+        create: Whether an absent or empty folder becomes a registry, with the first repository that is made in it.
 
     Raises:
         InvalidDocumentError: If it is neither, or the folder holds something else than a registry.
@@ -35,7 +36,7 @@ def open_sink(settings: Settings, target: str, *, token: str | None = None, crea
         SourceUnavailableError: If the folder cannot be written.
     """
     parts = urlsplit(target)
-    at_folder = DirectoryRegistry.create if create else DirectoryRegistry.open
+    at_folder = _folder_sink if create else DirectoryRegistry.open
     if "://" not in target:
         if not target:
             raise InvalidDocumentError("target", "is empty", hint="name a folder or the URL of a Hub")
@@ -53,6 +54,13 @@ def open_sink(settings: Settings, target: str, *, token: str | None = None, crea
     endpoint = target.rstrip("/")
     found = token or _token(settings, endpoint)
     return HubSink(endpoint, token=found, telemetry=settings.telemetry, place=_place(settings, endpoint))
+
+
+def _folder_sink(path: Path) -> Sink:
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        # Opens a registry, and refuses anything else.
+        return DirectoryRegistry.create(path)
+    return NewRegistry(path)
 
 
 def _place(settings: Settings, endpoint: str) -> Place:

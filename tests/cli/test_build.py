@@ -271,3 +271,10 @@ def test_without_the_builders_libraries_every_command_says_what_to_install(
     assert (result.code, result.out) == (MissingExtraError.exit_code, "")
     assert library in result.err
     assert "pip install 'kernel-hub[build]'" in result.err
+
+
+def test_a_file_where_the_builds_go_is_an_error_that_names_it(run: Run, kernel: Path) -> None:
+    (kernel / "build").write_text("")
+    result = run("build", str(kernel), "--json")
+    assert (result.code, result.error["type"]) == (8, "BuildError")
+    assert str(kernel / "build") in result.error["message"]

@@ -178,6 +178,15 @@ class _Broken:
 def test_an_interruption_exits_with_130(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["select", "--stdin"], source=_Interrupting()) == 130  # type: ignore[arg-type]
     assert capsys.readouterr() == ("", "interrupted\n")
+    assert main(["select", "--stdin", "--json"], source=_Interrupting()) == 130  # type: ignore[arg-type]
+    written = capsys.readouterr()
+    assert json.loads(written.out)["error"] == {
+        "type": "KeyboardInterrupt",
+        "message": "interrupted",
+        "hint": "",
+        "exit_code": 130,
+    }
+    assert written.err == ""
 
 
 def test_an_unexpected_error_exits_with_1_with_its_traceback(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

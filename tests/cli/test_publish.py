@@ -95,7 +95,7 @@ def test_a_dry_run_changes_nothing(run: Run, builds: Path, tmp_path: Path) -> No
     with pytest.raises(RepositoryNotFoundError):
         registry.refs(RepoId("acme", "axpy"))
     result = run(*words, "--to", str(tmp_path / "absent"))
-    assert result.error["type"] == "InvalidDocumentError"
+    assert (result.json["status"], len(result.json["added"])) == ("planned", 7)
     assert not (tmp_path / "absent").exists()
 
 
@@ -204,3 +204,14 @@ def test_builds_are_signed_on_their_way(run: Run, builds: Path, tmp_path: Path) 
     assert {f"attestations/{label}.json" for label in LABELS} <= set(answer["added"])
     absent = run(*words, "--sign", str(tmp_path / "absent"))
     assert (absent.code, "absent" in absent.error["message"]) == (2, True)
+
+
+@pytest.mark.parametrize("words", [["--dry-run"], ["--create-pr"], ["--branch", "v7"]], ids=" ".join)
+def test_what_is_not_published_leaves_no_registry(run: Run, builds: Path, tmp_path: Path, words: list[str]) -> None:
+    target = tmp_path / "registry"
+    result = run("publish", str(builds), "--to", str(target), "--repo", "acme/axpy", *words, "--json")
+    assert result.code == (0 if words == ["--dry-run"] else 8)
+    assert not target.exists()
+    assert result.code or result.json["notes"] == [
+        "the repository is not there, or not for this user to see: publishing would make it"
+    ]

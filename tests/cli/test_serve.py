@@ -134,3 +134,10 @@ def test_what_may_not_or_cannot_be_listened_on_names_the_option(
         result = run(*words, "--port", str(taken.getsockname()[1]), "--json")
     assert result.code == 5
     assert "--port 0" in result.error["hint"]
+
+
+@pytest.mark.parametrize("port", ["-1", "65536"])
+def test_what_is_no_port_is_refused(run: Run, tmp_path: Path, port: str) -> None:
+    result = run("serve", str(tmp_path), "--create", "--port", port, "--json")
+    assert (result.code, result.error["type"]) == (2, "UsageError")
+    assert port in result.error["message"]

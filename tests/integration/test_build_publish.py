@@ -396,3 +396,9 @@ def test_a_function_more_is_promised_once_every_build_has_it(kernel: Path, regis
     assert list(offered(registry).functions) == ["axpy"]
     publish(kernel, registry, REPO)
     assert list(offered(registry).functions) == ["axpy", "more"]
+
+
+def test_the_branch_of_another_version_takes_no_builds(kernel: Path, registry: DirectoryRegistry) -> None:
+    with pytest.raises(PublishRefusedError, match="builds of version 1, and 'v5' is the branch of another version"):
+        publish(kernel, registry, REPO, branch="v5")
+    assert publish(kernel, registry, REPO, branch="next").branch == "next"

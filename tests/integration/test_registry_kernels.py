@@ -101,6 +101,8 @@ def test_the_command_says_what_it_published_and_changes_nothing_twice(
     assert (row["repo"], row["status"], len(row["labels"])) == ("local/paged-attention", "unchanged", 4)
     assert registry_publish.main(["--to", "ftp://127.0.0.1", "--only", "flash-attn"]) == 2
     assert "neither http(s)://" in capsys.readouterr().err
+    assert registry_publish.main(["--to", "ftp://127.0.0.1", "--only", "flash-attn", "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["exit_code"] == 2
 
 
 def test_we_load_what_was_uploaded_with_the_plain_client(

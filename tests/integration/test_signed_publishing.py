@@ -116,8 +116,18 @@ def test_builds_are_signed_while_they_are_published(
 ) -> None:
     planned = publish(kernel, registry, REPO, key=KEY, dry_run=True)
     assert not (kernel / "attestations").exists()
-    assert planned.notes == ("the builds would be signed first",)
+    assert planned.notes[0] == "the builds would be signed first"
     assert publish(kernel, registry, REPO, key=KEY).status is Status.PUBLISHED
     assert paths(registry) == ["attestations/torch-cpu.json", "attestations/torch-cuda.json"]
     assert load() == ("ci",)
     assert publish(kernel, registry, REPO, key=KEY).status is Status.UNCHANGED
+
+
+def test_attestations_of_earlier_builds_are_replaced_when_signing(
+    registry: DirectoryRegistry, kernel: Path, load: Callable[[], tuple[str, ...]]
+) -> None:
+    sign_folder(kernel, KEY)
+    cpu, cuda = (kernel / "attestations" / f"torch-{backend}.json" for backend in ("cpu", "cuda"))
+    cpu.write_bytes(cuda.read_bytes())
+    publish(kernel, registry, REPO, key=KEY)
+    assert load() == ("ci",)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_hub.errors import InvalidDocumentError, KernelHubError, OfflineError
+from kernel_hub.errors import InvalidDocumentError, KernelHubError, OfflineError, RepositoryNotFoundError
 from kernel_hub.model.requirement import RepoId
 from kernel_hub.server.exchange import Site
 from kernel_hub.settings import Settings, load_settings
@@ -44,6 +44,7 @@ def test_a_folder_that_is_absent_or_empty_or_a_registry_is_a_registry(
     assert callable(prepare)
     prepare(folder)
     sink = open_sink(settings, folder.as_uri() if as_url else str(folder))
+    sink.create_repo(RepoId("acme", "axpy"))
     assert sink.name == DirectoryRegistry.open(folder).name
 
 
@@ -53,11 +54,20 @@ def test_a_registry_is_made_only_if_that_is_wanted(settings: Settings, tmp_path:
     assert not (tmp_path / "absent").exists()
 
 
+def test_a_registry_is_made_with_its_first_repository(settings: Settings, tmp_path: Path) -> None:
+    sink = open_sink(settings, str(tmp_path / "new"))
+    with pytest.raises(RepositoryNotFoundError, match="no registry yet"):
+        sink.refs(RepoId("acme", "axpy"))
+    assert not (tmp_path / "new").exists()
+    sink.create_repo(RepoId("acme", "axpy"))
+    assert list(sink.refs(RepoId("acme", "axpy")).branches) == ["main"]
+
+
 def test_a_relative_folder_starts_at_the_working_folder(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    open_sink(settings, "registry")
+    open_sink(settings, "registry").create_repo(RepoId("acme", "axpy"))
     DirectoryRegistry.open(tmp_path / "registry")
 
 
