@@ -89,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         done = publish_all(
             [REGISTRY / name for name in given.only or names],
-            open_sink(load_settings(), given.to, token=None, create=True),
+            open_sink(load_settings(), given.to),
             given.namespace,
             allow_dirty=given.allow_dirty,
             allow_missing=given.allow_missing,

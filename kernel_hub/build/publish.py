@@ -21,7 +21,7 @@ from kernel_hub.build.card import PLAIN_CARD, Card, public_names, render_card
 from kernel_hub.build.delivery import MAIN, README, listed, propose_builds, require_arrival, send
 from kernel_hub.build.measured import read_results
 from kernel_hub.build.outgoing import Outgoing, collect
-from kernel_hub.build.promises import keep_promises
+from kernel_hub.build.promises import keep_promises, outgoing_labels
 from kernel_hub.build.sending import BOUNDS, Bounds, divided, planned
 from kernel_hub.build.toolchain import find_torch
 from kernel_hub.errors import PublishRefusedError, RepositoryNotFoundError, ToolchainError
@@ -151,7 +151,7 @@ def publish(
     pin = Pin(repo, head, ref=target) if head else None
     outgoing, unsure = keep_promises(outgoing, sink, pin, there)
     notes += [unsure] if unsure else []
-    labels = {build.label for build in outgoing.builds}
+    labels = outgoing_labels(outgoing)
     readme = _readme(outgoing, repo, {} if propose else builds_there(sink, pin, there, leaving_out=labels))
     plan = planned(outgoing, there, new_branch=head is None)
     commits = divided(plan, outgoing.builds, bounds)
